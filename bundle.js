@@ -64,8 +64,8 @@ const page = await build({
 });
 
 // The pages of the dashboard are plain files; the style, which is that of the reports too, is beside them.
-cpSync('src/web/assets', 'dist/web/assets', { recursive: true });
-cpSync('dist/render/assets/style.css', 'dist/web/assets/style.css');
+cpSync('src/ops/web/assets', 'dist/ops/web/assets', { recursive: true });
+cpSync('dist/render/assets/style.css', 'dist/ops/web/assets/style.css');
 
 // Their licences ask that they go with every copy. A package without a file for it has the text at the end of its README.
 const inputs = { ...metafile.inputs, ...page.metafile.inputs };

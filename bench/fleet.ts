@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { Redis } from 'ioredis';
-import { mostAhead } from '../src/worker/batcher.js';
+import { mostPrefetched } from '../src/worker/batcher.js';
 import { CLI, redis as startRedis } from './contestants.js';
 import { Endpoint } from './endpoint.js';
 import { writeJob, writeReviews } from './input.js';
@@ -146,7 +146,7 @@ async function trial(
     const { calls, first_ms, last_ms, middle } = await endpoint.stats();
     const lost =
       workers.filter(({ signalCode }) => signalCode === 'SIGKILL').length *
-      (concurrency + mostAhead(concurrency));
+      (concurrency + mostPrefetched(concurrency));
     const codes = runs.map(({ exitCode }) => exitCode);
     const whole = outputs.every((output) => isWhole(output, rowsOfEach));
     if (codes.some((code) => code !== 0) || !whole || calls > rows + lost) {

@@ -9,7 +9,7 @@ import { Endpoint } from './endpoint.js';
 import { writeJob, writeReviews } from './input.js';
 
 /**
- * Where the CPU of a run goes: self time of its main thread by room of the house (`src/<folder>`) and by package.
+ * Where the CPU of a run goes: self time of its main thread by folder (`src/<folder>`) and by package.
  *
  *   npm run bench:profile -- [--store redis|postgres|embedded] [--rows 30000] [--concurrency 100] [--prompt-kb 0.3]
  */
@@ -65,22 +65,22 @@ try {
 
 /** Self time in µs. */
 function byRoom({ nodes, samples, timeDeltas }: Profile): Map<string, number> {
-  const rooms = new Map<number, string>();
+  const folders = new Map<number, string>();
   const parents = new Map(nodes.flatMap(({ id, children = [] }) => children.map((child) => [child, id])));
   // Parents come before their children.
   for (const { id, callFrame } of nodes) {
-    rooms.set(id, roomOf(callFrame) ?? rooms.get(parents.get(id) ?? 0) ?? 'other');
+    folders.set(id, folderOf(callFrame) ?? folders.get(parents.get(id) ?? 0) ?? 'other');
   }
   const times = new Map<string, number>();
   samples.forEach((node, i) => {
-    const room = rooms.get(node) ?? 'other';
-    times.set(room, (times.get(room) ?? 0) + (timeDeltas[i] ?? 0));
+    const folder = folders.get(node) ?? 'other';
+    times.set(folder, (times.get(folder) ?? 0) + (timeDeltas[i] ?? 0));
   });
   return times;
 }
 
 /** Null for what has no file of its own, such as WebAssembly: it belongs to whoever called it. */
-function roomOf({ functionName, url, lineNumber }: Profile['nodes'][number]['callFrame']): string | null {
+function folderOf({ functionName, url, lineNumber }: Profile['nodes'][number]['callFrame']): string | null {
   if (/^\((idle|garbage collector|program)\)$/.test(functionName)) return functionName;
   if (url.startsWith('node:')) return 'Node.js';
   const path = url.startsWith('file:') ? sourceOf(fileURLToPath(url), lineNumber) : url;
@@ -116,8 +116,8 @@ function report(times: Map<string, number>): void {
       [...times]
         .sort((a, b) => b[1] - a[1])
         .filter(([, us]) => us / busy >= 0.002)
-        .map(([room, us]) => [
-          room,
+        .map(([folder, us]) => [
+          folder,
           {
             ms: Math.round(us / 1000),
             '%': Number(((us / busy) * 100).toFixed(1)),

@@ -9,7 +9,7 @@ import { advanced, beginTimeline } from '../src/account/timeline.js';
 import { readEnvironment } from '../src/config/environment.js';
 import { jobSchema } from '../src/config/job-schema.js';
 import { settle } from '../src/config/settings.js';
-import type { Outcome } from '../src/model.js';
+import type { Outcome } from '../src/core/model.js';
 import { writtenOf } from '../src/output/written.js';
 import { planRows } from '../src/run/plan.js';
 import { csv } from '../src/source/csv.js';

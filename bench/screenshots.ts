@@ -8,11 +8,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { pino } from 'pino';
 import type { Page } from 'playwright-core';
+import { startWeb } from '../src/ops/web/web.js';
 import { QueueViews } from '../src/queue/queue-views.js';
 import { openStore } from '../src/store/open.js';
-import { startWeb } from '../src/web/web.js';
+import { startChromium } from '../test/ops/web/chromium.js';
 import { startRedis } from '../test/support/servers.js';
-import { startChromium } from '../test/web/chromium.js';
 
 /**
  * Takes the pictures of docs/dashboard.md and docs/report.md: real runs on a private Redis, against the emulator, in a headless Chromium.

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import { writeSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
-import { nodeProblem } from './node-version.js';
+import { nodeProblem } from './core/node-version.js';
 
 // Everything else is loaded below, because an older Node.js cannot parse it.
 const problem = nodeProblem(process.versions.node);
@@ -17,7 +17,7 @@ if (problem !== null) {
 // MB).
 setFlagsFromString('--heap-growing-percent=30');
 
-const { lastWords, UnderWay } = await import('./commands/last-words.js');
+const { exitMessage, UnderWay } = await import('./commands/exit-message.js');
 
 // A closed reader (`| head`, a closed terminal) is an error of the writer, which handles it; without a
 // listener it would end the process in the middle of a run, with the exit code of failed rows (fault 51).
@@ -26,7 +26,7 @@ for (const stream of [process.stdout, process.stderr]) stream.on('error', () => 
 /** The only file that ends the process. */
 const underWay = new UnderWay();
 function end(error: unknown): never {
-  const { text, exit } = lastWords(error, underWay.resume);
+  const { text, exit } = exitMessage(error, underWay.resume);
   try {
     // A terminal may have a screen on it, which the stream knows.
     if (process.stderr.isTTY) process.stderr.write(text);

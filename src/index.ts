@@ -8,9 +8,6 @@
 export type { Share } from './account/score.js';
 export type { Summary } from './account/summary.js';
 export type { RowCounts } from './account/tally.js';
-export type { CheckReport } from './check/check-report.js';
-export type { Finding, RenderedPrompt } from './check/inspection.js';
-export type { QuotedBudget, QuotedDeadline, QuotedTime, Range } from './check/quote.js';
 export {
   type ChangedRows,
   type CompareOptions,
@@ -19,6 +16,18 @@ export {
   compareOutputs as compare,
 } from './compare/compare-outputs.js';
 export type { Agreement, PartAgreement, Transitions } from './compare/comparison.js';
+export type { CallCounts, Counters } from './core/counters.js';
+export { PromptmillError, StopError, UsageError } from './core/errors.js';
+export type {
+  AnswerSource,
+  FilterResults,
+  Filters,
+  FilterVerdict,
+  Json,
+  Parameters,
+  Problem,
+  Usage,
+} from './core/model.js';
 export type { Latency } from './emulator/delivery.js';
 export type { FaultRate, ScriptRule } from './emulator/fault-plan.js';
 export type { FilterSide } from './emulator/filter.js';
@@ -26,7 +35,6 @@ export type { EmulatorOptions } from './emulator/options.js';
 export type { QuotaSettings } from './emulator/quota.js';
 export type { Emulator } from './emulator/server.js';
 export type { Stats } from './emulator/stats.js';
-export { PromptmillError, StopError, UsageError } from './errors.js';
 export type { AnswerSchema } from './library/answer-schema.js';
 export type { RunOptions, RunProgress } from './library/begin.js';
 export { check } from './library/check.js';
@@ -50,18 +58,10 @@ export {
   type RunResult,
   run,
 } from './library/run.js';
-export type {
-  AnswerSource,
-  Fault,
-  FilterResults,
-  Filters,
-  FilterVerdict,
-  Json,
-  Parameters,
-  Usage,
-} from './model.js';
 export type { Quota } from './pace/shared-pace.js';
+export type { CheckReport } from './run/check/check-report.js';
+export type { Finding, RenderedPrompt } from './run/check/inspection.js';
+export type { QuotedBudget, QuotedDeadline, QuotedTime, Range } from './run/check/quote.js';
 export type { RunEvent } from './run/events.js';
 export type { Speed } from './run/speed.js';
-export type { CallCounts, Counters } from './store/counters.js';
 export type { CallEnded } from './worker/caller.js';

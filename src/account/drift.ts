@@ -1,8 +1,8 @@
 import * as z from 'zod';
-import { count, counted, percent } from '../figures.js';
-import type { Fault } from '../model.js';
+import { count, counted, percent } from '../core/figures.js';
+import type { Problem } from '../core/model.js';
+import { shellWord } from '../core/started.js';
 import { marked } from '../output/output-name.js';
-import { shellWord } from '../started.js';
 import { amount, type DeepReadonly, words } from './untrusted.js';
 
 const share = z.number().transform((value) => Math.min(Math.max(0, value), 1));
@@ -35,7 +35,7 @@ export function driftText({ against, rows, changed, alarm }: Drift): string {
 }
 
 /** Null while `drift.alarm` is not exceeded. @param id column that identifies rows; `null`: their numbers */
-export function driftMiss(drift: Drift, output: string, id: string | null): Fault | null {
+export function driftMiss(drift: Drift, output: string, id: string | null): Problem | null {
   if (drift.share === null || drift.share <= drift.alarm) return null;
   const by = id === null ? '' : ` --by ${shellWord(id)}`;
   const before = drift.output === output ? marked(output, 'measure') : drift.output;

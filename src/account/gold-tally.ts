@@ -1,5 +1,5 @@
 import { type Gold, type GoldValue, isRight, saysRight } from '../answer/gold.js';
-import type { Answer, Confidence } from '../model.js';
+import type { Answer, Confidence } from '../core/model.js';
 import { BINS, binOf, brierOf, type Calibration, type Confusion } from './score.js';
 
 /** Counts of rows with gold. Plain data in the tally: survives JSON, and does not grow with the input. */
@@ -94,7 +94,7 @@ export class GoldCounter {
     }
     this.#rows += 1;
     if (answer.abstained) this.#abstained += 1;
-    if (answer.fault !== null) this.#invalid += 1;
+    if (answer.problem !== null) this.#invalid += 1;
     if (saysRight(gold, answer) && !answer.abstained) this.#right += 1;
     if (said?.confidence) this.#addConfidence(gold, said.confidence, saysRight(gold, said));
     this.#addParts(gold, answer);
@@ -164,14 +164,14 @@ export class GoldCounter {
     }
   }
 
-  #addLabel(right: string, { values, fault }: Answer): void {
-    const [value = null] = fault === null ? values : [];
+  #addLabel(right: string, { values, problem }: Answer): void {
+    const [value = null] = problem === null ? values : [];
     this.#addPair(right, value === null ? null : String(value));
   }
 
-  #addLabels(right: readonly string[], { values, fault }: Answer): void {
+  #addLabels(right: readonly string[], { values, problem }: Answer): void {
     if (this.#pairs !== null) this.#pairs.several = true;
-    const list = fault === null && Array.isArray(values[0]) ? values[0] : [];
+    const list = problem === null && Array.isArray(values[0]) ? values[0] : [];
     const answered = list.filter((label: unknown) => typeof label === 'string');
     for (const label of right) this.#addPair(label, answered.includes(label) ? label : null);
     for (const label of answered) if (!right.includes(label)) this.#addPair(null, label);

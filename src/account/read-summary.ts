@@ -1,7 +1,7 @@
 import * as z from 'zod';
-import { errorCode, errorText, UsageError } from '../errors.js';
-import { parseJson } from '../json.js';
-import { isOfOtherVersion, readOwn } from '../output/own-file.js';
+import { errorCode, errorText, UsageError } from '../core/errors.js';
+import { parseJson } from '../core/json.js';
+import { isOfOtherVersion, readPlainFile } from '../output/plain-file.js';
 import type { Written } from '../output/written.js';
 import { checkOf, type StoredSummary, summarySchema } from './summary.js';
 
@@ -44,7 +44,7 @@ export function readSummary(path: string): FinishedSummary {
 /** Null when there is none, or it cannot be read. It may have been edited. */
 export function summaryAt(path: string): StoredSummary | null {
   try {
-    return summarySchema.safeParse(parseJson(readOwn(path))).data ?? null;
+    return summarySchema.safeParse(parseJson(readPlainFile(path))).data ?? null;
   } catch {
     return null;
   }
@@ -52,7 +52,7 @@ export function summaryAt(path: string): StoredSummary | null {
 
 function textOf(path: string): string {
   try {
-    return readOwn(path);
+    return readPlainFile(path);
   } catch (error) {
     const isMissing = ['ENOENT', 'ENOTDIR'].includes(errorCode(error));
     throw new UsageError(

@@ -1,7 +1,7 @@
-import { count, counted } from '../figures.js';
-import type { Fault } from '../model.js';
+import { count, counted } from '../core/figures.js';
+import type { Problem } from '../core/model.js';
 import { type Abstention, type Scores, scoresOf } from './scores.js';
-import { type Counts, sumOf, type Tally } from './tally.js';
+import { type CountByName, sumOf, type Tally } from './tally.js';
 
 /** `answer.require`. Shares of completed rows, from 0 to 1. */
 export interface Require {
@@ -15,26 +15,26 @@ export interface Require {
   readonly f1?: number | undefined;
 }
 
-export type Judged = Pick<Tally, 'rows' | 'invalid' | 'gold' | 'abstained'>;
+export type AnswerCounts = Pick<Tally, 'rows' | 'invalid' | 'gold' | 'abstained'>;
 
-export const invalidOf = ({ invalid = {} }: Pick<Judged, 'invalid'>): number => sumOf(invalid);
+export const invalidOf = ({ invalid = {} }: Pick<AnswerCounts, 'invalid'>): number => sumOf(invalid);
 
 /** Rows with a usable answer, or blocked by a filter: these reached the service. */
-export const usableOf = (judged: Judged): number =>
-  judged.rows.completed + judged.rows.filtered - invalidOf(judged) - (judged.abstained ?? 0);
+export const usableOf = (counts: AnswerCounts): number =>
+  counts.rows.completed + counts.rows.filtered - invalidOf(counts) - (counts.abstained ?? 0);
 
 /**
  * What the answers miss so far; null if they reach it, or if there is nothing to judge yet. Filtered, failed
  * and skipped rows have no answer and do not count.
  */
-export function missText(judged: Judged, require: Require | null): string | null {
+export function missText(counts: AnswerCounts, require: Require | null): string | null {
   if (require === null) return null;
-  const { accuracy, macro_f1 } = judged.gold === undefined ? NOTHING_SCORED : scoresOf(judged.gold);
+  const { accuracy, macro_f1 } = counts.gold === undefined ? NOTHING_SCORED : scoresOf(counts.gold);
   return listed([
-    invalidText(judged, require.valid),
-    answeredText(judged, require.answered),
-    accuracy && scoreText('accuracy', accuracy.value, require.accuracy, judged),
-    macro_f1 !== null && scoreText('f1', macro_f1, require.f1, judged),
+    invalidText(counts, require.valid),
+    answeredText(counts, require.answered),
+    accuracy && scoreText('accuracy', accuracy.value, require.accuracy, counts),
+    macro_f1 !== null && scoreText('f1', macro_f1, require.f1, counts),
   ]);
 }
 
@@ -43,22 +43,22 @@ export function missText(judged: Judged, require: Require | null): string | null
  * @param again what else a new run needs, for the message
  */
 export function missOf(
-  judged: Judged,
+  counts: AnswerCounts,
   require: Require | null,
   abstention?: Abstention,
   again = ', and run again with --overwrite',
-): Fault | null {
+): Problem | null {
   const unreached = abstention === undefined ? null : unreachedText(abstention);
   const asked = listed([
-    missText(judged, require),
-    untoldText(judged, require),
-    require !== null && unansweredText(judged),
+    missText(counts, require),
+    untoldText(counts, require),
+    require !== null && unansweredText(counts),
   ]);
   const missed = listed([unreached, asked]);
   if (missed === null) return null;
   const asks = [asked && 'answer.require', unreached && 'answer.abstain'].filter(Boolean).join(' and ');
   const where =
-    judged.gold === undefined
+    counts.gold === undefined
       ? 'error_message in the output'
       : 'answer and error_message in the output, and scores in the summary';
   return {
@@ -68,13 +68,13 @@ export function missOf(
 }
 
 /** Rows failed and none has an answer, which `missOf` does not report; else null. */
-export function noneAnswered(judged: Judged): Fault | null {
-  if (judged.rows.failed === 0 || usableOf(judged) > 0) return null;
-  const message = `${unusableText(judged)}, and no row has an answer. See error_message in the output.`;
+export function noneAnswered(counts: AnswerCounts): Problem | null {
+  if (counts.rows.failed === 0 || usableOf(counts) > 0) return null;
+  const message = `${unusableText(counts)}, and no row has an answer. See error_message in the output.`;
   return { code: 'below_require', message };
 }
 
-export const bothMissed = (a: Fault | null, b: Fault | null): Fault | null =>
+export const bothMissed = (a: Problem | null, b: Problem | null): Problem | null =>
   a && b ? { code: a.code, message: `${a.message} Also ${b.code}: ${b.message}` } : (a ?? b);
 
 const NOTHING_SCORED = { accuracy: null, macro_f1: null };
@@ -82,29 +82,34 @@ const NOTHING_SCORED = { accuracy: null, macro_f1: null };
 const listed = (texts: readonly (string | null | false)[]): string | null =>
   texts.filter((text) => typeof text === 'string').join('; ') || null;
 
-function invalidText(judged: Judged, asked: number): string | null {
-  const answers = judged.rows.completed;
-  const share = (answers - invalidOf(judged)) / answers;
+function invalidText(counts: AnswerCounts, asked: number): string | null {
+  const answers = counts.rows.completed;
+  const share = (answers - invalidOf(counts)) / answers;
   if (answers === 0 || share >= asked) return null;
   return (
     `${roundedDown(share)} % of ${counted(answers, 'answer')} ${answers === 1 ? 'is' : 'are'} valid, ` +
-    `where answer.require.valid asks for ${percents(asked)} % (${codesText(judged.invalid)})`
+    `where answer.require.valid asks for ${percents(asked)} % (${codesText(counts.invalid)})`
   );
 }
 
 /** `61.0 % of 1,000 completed rows have an answer, where answer.require.answered asks for 70 % (390 abstained)` */
-function answeredText(judged: Judged, asked = 0): string | null {
-  const { rows, abstained = 0 } = judged;
-  const share = (rows.completed - invalidOf(judged) - abstained) / rows.completed;
+function answeredText(counts: AnswerCounts, asked = 0): string | null {
+  const { rows, abstained = 0 } = counts;
+  const share = (rows.completed - invalidOf(counts) - abstained) / rows.completed;
   if (rows.completed === 0 || share >= asked) return null;
   return (
     `${roundedDown(share)} % of ${counted(rows.completed, 'completed row')} ${rows.completed === 1 ? 'has' : 'have'} an answer, ` +
-    `where answer.require.answered asks for ${percents(asked)} % (${codesText({ ...judged.invalid, abstained })})`
+    `where answer.require.answered asks for ${percents(asked)} % (${codesText({ ...counts.invalid, abstained })})`
   );
 }
 
 /** `the accuracy of 512 rows with gold is 87.3 %, where answer.require.accuracy asks for 90 %` */
-function scoreText(name: Score, reached: number, asked: number | undefined, { gold }: Judged): string | null {
+function scoreText(
+  name: Score,
+  reached: number,
+  asked: number | undefined,
+  { gold }: AnswerCounts,
+): string | null {
   if (asked === undefined || reached >= asked) return null;
   return (
     `the ${NAMES[name]} of ${counted(gold?.rows ?? 0, 'row')} with gold is ${roundedDown(reached)} %, ` +
@@ -113,10 +118,10 @@ function scoreText(name: Score, reached: number, asked: number | undefined, { go
 }
 
 /** Required scores that cannot be computed although rows are completed. */
-function untoldText(judged: Judged, require: Require | null): string | null {
-  if (require === null || judged.rows.completed === 0) return null;
+function untoldText(counts: AnswerCounts, require: Require | null): string | null {
+  if (require === null || counts.rows.completed === 0) return null;
   const { accuracy, macro_f1, left_out }: Partial<Scores> =
-    judged.gold === undefined ? NOTHING_SCORED : scoresOf(judged.gold);
+    counts.gold === undefined ? NOTHING_SCORED : scoresOf(counts.gold);
   const untold = (name: Score, value: unknown): string | false =>
     value === null &&
     // Rows that are all right may have no label: none applies to any.
@@ -127,9 +132,9 @@ function untoldText(judged: Judged, require: Require | null): string | null {
 }
 
 /** No row has an answer: all abstained or are invalid. */
-function unansweredText(judged: Judged): string | null {
-  const { rows, abstained = 0 } = judged;
-  if (abstained === 0 || rows.completed > invalidOf(judged) + abstained) return null;
+function unansweredText(counts: AnswerCounts): string | null {
+  const { rows, abstained = 0 } = counts;
+  if (abstained === 0 || rows.completed > invalidOf(counts) + abstained) return null;
   return `none of ${counted(rows.completed, 'completed row')} has an answer: ${count(abstained)} abstained`;
 }
 
@@ -157,12 +162,12 @@ const roundedDown = (share: number): string => (Math.floor(share * 1000) / 10).t
 const percents = (share: number): number => Number((share * 100).toFixed(6));
 
 /** `3 of 1,000 rows failed and 7 have an invalid answer (7 answer_not_a_label)` */
-export function unusableText(judged: Judged): string {
-  const { failed, total } = judged.rows;
-  const unanswered = unansweredText(judged);
+export function unusableText(counts: AnswerCounts): string {
+  const { failed, total } = counts.rows;
+  const unanswered = unansweredText(counts);
   if (unanswered !== null) return unanswered;
-  const invalid = invalidOf(judged);
-  const have = `${invalid === 1 ? 'has' : 'have'} an invalid answer (${codesText(judged.invalid)})`;
+  const invalid = invalidOf(counts);
+  const have = `${invalid === 1 ? 'has' : 'have'} an invalid answer (${codesText(counts.invalid)})`;
   const of = `of ${counted(total, 'row')}`;
   if (invalid === 0) return `${count(failed)} ${of} failed`;
   if (failed === 0) return `${count(invalid)} ${of} ${have}`;
@@ -170,7 +175,7 @@ export function unusableText(judged: Judged): string {
 }
 
 /** `60 answer_not_a_label, 8 answer_not_json` */
-const codesText = (codes: Counts = {}): string =>
+const codesText = (codes: CountByName = {}): string =>
   Object.entries(codes)
     .filter(([, rows]) => rows > 0)
     .sort(([, a], [, b]) => b - a)

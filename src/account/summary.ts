@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import * as z from 'zod';
-import { type AnswerSource, type Fault, STATUSES, type Usage } from '../model.js';
+import { CALLS, eachOf } from '../core/counters.js';
+import { type AnswerSource, type Problem, STATUSES, type Usage } from '../core/model.js';
 import { writtenSchema } from '../output/written.js';
-import { CALLS, eachOf } from '../store/counters.js';
 import { driftSchema } from './drift.js';
 import type { GoldTally } from './gold-tally.js';
 import { percentiles } from './latency.js';
@@ -208,8 +208,8 @@ export interface SummaryParts
     | 'duration_s'
     | 'calls'
   > {
-  readonly stopped: Fault | null;
-  readonly missed: Fault | null;
+  readonly stopped: Problem | null;
+  readonly missed: Problem | null;
   /** @default not rejected */
   readonly rejected?: Summary['rejected'];
   readonly tally: Tally;
@@ -325,7 +325,7 @@ function sourcesOf(tally: Tally): Summary['answer_sources'] {
   return { ...eachOf(SOURCES, (source) => tally.sources?.[source] ?? 0), read };
 }
 
-const reasonOf = (fault: Fault | null): string | null => fault && `${fault.code}: ${fault.message}`;
+const reasonOf = (problem: Problem | null): string | null => problem && `${problem.code}: ${problem.message}`;
 
 const NO_GOLD: GoldTally = { rows: 0, right: 0, unanswered: 0 };
 

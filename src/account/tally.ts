@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { ABSTAINED } from '../answer/answer.js';
 import type { Gold } from '../answer/gold.js';
-import { clipped } from '../figures.js';
+import { clipped } from '../core/figures.js';
 import type {
   Answer,
   AnswerSource,
@@ -10,8 +10,8 @@ import type {
   Outcome,
   STATUSES,
   Usage,
-} from '../model.js';
-import { completedFault, sourceOf } from '../output/result-columns.js';
+} from '../core/model.js';
+import { completedProblem, sourceOf } from '../output/result-columns.js';
 import { GoldCounter, type GoldTally } from './gold-tally.js';
 import { type Latency, withLatencies } from './latency.js';
 
@@ -19,7 +19,7 @@ import { type Latency, withLatencies } from './latency.js';
 export type RowCounts = { readonly [name in 'total' | (typeof STATUSES)[number]]: number };
 
 /** Category → severity → rows; `filtered`: blocked. Without severities: `detected`, `not_detected`. */
-export type FilterCounts = { readonly [category: string]: Counts };
+export type FilterCounts = { readonly [category: string]: CountByName };
 
 interface FilterTally {
   readonly prompt: FilterCounts;
@@ -29,9 +29,9 @@ interface FilterTally {
 /** Plain data in the manifest: survives JSON, and does not grow with the input. */
 export interface Tally {
   readonly rows: RowCounts;
-  readonly finish_reasons: Counts;
+  readonly finish_reasons: CountByName;
   /** By {@link Answer.counted}; empty for free text. */
-  readonly answers: Counts;
+  readonly answers: CountByName;
   /** Sums over the rows with reported usage, blocked completions included: they are billed. */
   readonly usage: Usage;
   /** Rows whose usage is our own count or a share of a request's; absent if 0. */
@@ -44,9 +44,9 @@ export interface Tally {
   readonly sources?: { readonly [source in AnswerSource]?: number };
   readonly filters: FilterTally;
   /** By the output's `error_code`: failed and filtered rows, and unusable answers. */
-  readonly errors: Counts;
+  readonly errors: CountByName;
   /** Completed rows with an invalid answer, by fault code; absent if none. */
-  readonly invalid?: Counts;
+  readonly invalid?: CountByName;
   /** The first message of each code; absent if none. */
   readonly samples?: Samples;
   /** Of each row's last call. */
@@ -71,7 +71,7 @@ export interface ReusedCounts {
 /** Not validated: written and read only by this version, in files that detect changes. */
 export const tallySchema = z.custom<Tally>((value) => typeof value === 'object' && value !== null);
 
-export interface Ended {
+export interface CountedRow {
   readonly outcome: Outcome;
   /** `null` if there is no completion to read. */
   readonly answer: Answer | null;
@@ -111,7 +111,7 @@ export function emptyTally(): Tally {
 }
 
 /** Takes the rows of a commit at once: decoding and encoding the histogram costs 0.2 ms. */
-export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
+export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
   const rows = { ...tally.rows };
   const finishReasons = new Counter(tally.finish_reasons, LIMITS.finishReasons);
   const answers = new Counter(tally.answers, LIMITS.answers);
@@ -140,13 +140,14 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
       reused['copied_from' in outcome.origin ? 'copied' : 'carried'] += 1;
       if (outcome.status === 'failed') reused.failed += 1;
     }
-    const fault = outcome.status === 'completed' ? completedFault(outcome.completion, answer) : outcome.error;
-    if (outcome.status === 'completed' && answer?.fault) invalid.add(answer.fault.code);
-    if (fault) {
-      errors.add(fault.code);
-      const code = fault.code.slice(0, NAME_LENGTH);
-      if (fault.message !== '' && samples.size < SAMPLES.codes && !samples.has(code)) {
-        samples.set(code, clipped(fault.message, SAMPLES.characters));
+    const problem =
+      outcome.status === 'completed' ? completedProblem(outcome.completion, answer) : outcome.error;
+    if (outcome.status === 'completed' && answer?.problem) invalid.add(answer.problem.code);
+    if (problem) {
+      errors.add(problem.code);
+      const code = problem.code.slice(0, NAME_LENGTH);
+      if (problem.message !== '' && samples.size < SAMPLES.codes && !samples.has(code)) {
+        samples.set(code, clipped(problem.message, SAMPLES.characters));
       }
     }
     if (outcome.status === 'failed') continue;
@@ -163,9 +164,9 @@ export function fold(tally: Tally, ended: Iterable<Ended>): Tally {
     }
     for (const name of answer?.counted ?? []) answers.add(name);
     if (outcome.status !== 'completed') continue;
-    if (answer?.confidence === null && answer.fault === null) withoutConfidence += 1;
+    if (answer?.confidence === null && answer.problem === null) withoutConfidence += 1;
     if (answer?.abstained) abstained += 1;
-    else if (answer?.fault === null) {
+    else if (answer?.problem === null) {
       const source = sourceOf(outcome, answer);
       if (source !== 'read') sources = { ...sources, [source]: (sources?.[source] ?? 0) + 1 };
     }
@@ -271,9 +272,9 @@ function severityOf({ severity, detected }: FilterVerdict): string | null {
   return null;
 }
 
-export type Counts = { readonly [name: string]: number };
+export type CountByName = { readonly [name: string]: number };
 
-export const sumOf = (counts: Counts): number => Object.values(counts).reduce((sum, n) => sum + n, 0);
+export const sumOf = (counts: CountByName): number => Object.values(counts).reduce((sum, n) => sum + n, 0);
 
 export const OTHER = '(other)';
 
@@ -285,7 +286,7 @@ export class Counter {
   private readonly counts: Map<string, number>;
 
   constructor(
-    from: Counts,
+    from: CountByName,
     private readonly limit: number,
   ) {
     this.counts = new Map(Object.entries(from));
@@ -309,7 +310,7 @@ export class Counter {
     return this.counts.size;
   }
 
-  toCounts(): Counts {
+  toCounts(): CountByName {
     return Object.fromEntries(this.counts);
   }
 }

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { eachOf } from '../store/counters.js';
+import { eachOf } from '../core/counters.js';
 import { amount, type DeepReadonly } from './untrusted.js';
 
 /** With one more, neighbours are merged in pairs. */
@@ -32,9 +32,9 @@ export const timelineSchema = z
 
 export type Timeline = DeepReadonly<z.output<typeof timelineSchema>>;
 
-export type Standing = { readonly [name in (typeof COUNTED)[number]]: number };
+export type RunningTotals = { readonly [name in (typeof COUNTED)[number]]: number };
 
-export type TimelinePoint = Standing & {
+export type TimelinePoint = RunningTotals & {
   /** Seconds of work since the run began. */
   readonly from_s: number;
   readonly to_s: number;
@@ -47,7 +47,7 @@ const SERIES = [...COUNTED, 'timed', 'latency_sum_ms', 'latency_max_ms'] as cons
 type Buckets = { [name in (typeof SERIES)[number]]: number[] };
 
 /** For a new run, or one that has worked without a timeline: that time becomes the first bucket. */
-export function beginTimeline(workedMs: number, standing: Standing): Timeline {
+export function beginTimeline(workedMs: number, standing: RunningTotals): Timeline {
   const empty = {
     width_ms: Math.max(FIRST_WIDTH_MS, Math.round(workedMs)),
     until_ms: 0,
@@ -65,7 +65,7 @@ export function beginTimeline(workedMs: number, standing: Standing): Timeline {
 export function advanced(
   timeline: Timeline,
   atMs: number,
-  standing: Standing,
+  standing: RunningTotals,
   latencies: Iterable<number> = [],
 ): Timeline {
   const until = Math.max(timeline.until_ms, Math.round(atMs));

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { clipped } from '../figures.js';
+import { clipped } from '../core/figures.js';
 
 /**
  * Schemas for heartbeats of runs and workers. Others can write to the store, so odd values are made fit to be

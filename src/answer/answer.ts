@@ -1,5 +1,5 @@
-import type { Answer, Choice, Outcome } from '../model.js';
-import type { AnswerSpec } from './answer-spec.js';
+import type { AnswerSpec } from '../core/answer-spec.js';
+import type { Answer, Choice, Outcome } from '../core/model.js';
 import { confidenceReader } from './confidence.js';
 import { jsonReader } from './json-answer.js';
 import { labelReader, namesOf } from './label-answer.js';
@@ -21,7 +21,7 @@ export interface AnswerReader {
 export function answerReader(spec: AnswerSpec): AnswerReader {
   switch (spec.kind) {
     case 'text': {
-      const read = ({ text }: ReadFrom): Answer => ({ values: [cleaned(text)], counted: [], fault: null });
+      const read = ({ text }: ReadFrom): Answer => ({ values: [cleaned(text)], counted: [], problem: null });
       return { columns: ['answer'], shape: 'value', read };
     }
     case 'labels': {
@@ -111,7 +111,7 @@ function votingReader(read: Read, asked: number): Read {
       first,
       ...others.map((choice): Vote => ({ choice, answer: read(withChoice(completion, choice)) })),
     ];
-    const valid = votes.filter(({ answer }) => answer.fault === null);
+    const valid = votes.filter(({ answer }) => answer.problem === null);
 
     const counts = new Map<string, number>();
     for (const { answer } of valid) counts.set(nameOf(answer), (counts.get(nameOf(answer)) ?? 0) + 1);

@@ -1,5 +1,5 @@
-import { isObject } from '../json.js';
-import type { Confidence, Json } from '../model.js';
+import { isObject } from '../core/json.js';
+import type { Confidence, Json } from '../core/model.js';
 import type { Names } from './label-index.js';
 import { composed } from './text.js';
 

@@ -1,9 +1,9 @@
-import { UsageError } from '../errors.js';
-import { canonical, exactOr, isObject, valueText } from '../json.js';
-import type { Answer, Json, Row } from '../model.js';
-import { nearest } from '../nearest.js';
+import type { AnswerSpec } from '../core/answer-spec.js';
+import { UsageError } from '../core/errors.js';
+import { canonical, exactOr, isObject, valueText } from '../core/json.js';
+import type { Answer, Json, Row } from '../core/model.js';
+import { nearest } from '../core/nearest.js';
 import { type AnswerReader, answerReader } from './answer.js';
-import type { AnswerSpec } from './answer-spec.js';
 import { NONE, namesOf, SEPARATOR } from './label-answer.js';
 import { LabelIndex } from './label-index.js';
 import { numberReader, rangeText } from './number-answer.js';
@@ -24,13 +24,13 @@ export interface GoldValue {
   readonly right: Json;
 }
 
-export const isRight = ({ place, right }: GoldValue, { values, fault }: Answer): boolean =>
-  fault === null && canonical(values[place] ?? null) === canonical(right);
+export const isRight = ({ place, right }: GoldValue, { values, problem }: Answer): boolean =>
+  problem === null && canonical(values[place] ?? null) === canonical(right);
 
 /** Judges the whole answer, or the label that was left out for low confidence. */
 export function saysRight(gold: Gold, answer: Answer): boolean {
-  const { values, fault, label = values[0] ?? null } = answer;
-  if (fault !== null) return false;
+  const { values, problem, label = values[0] ?? null } = answer;
+  if (problem !== null) return false;
   switch (gold.kind) {
     case 'label':
       return label !== null && String(label) === gold.label;
@@ -64,9 +64,9 @@ export function goldReader(
 ): ((row: Row) => Gold | null) | null {
   if (column === null) return null;
   const read = goldCell(answer);
-  return ({ fields, fault, line }) => {
+  return ({ fields, problem, line }) => {
     const cell = fields.get(column) ?? null;
-    const gold = fault === undefined ? read(cell) : null;
+    const gold = problem === undefined ? read(cell) : null;
     if (typeof gold !== 'string') return gold;
     throw new UsageError(
       'gold_invalid',

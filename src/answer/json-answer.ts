@@ -1,9 +1,9 @@
 import { createRequire } from 'node:module';
 import type { Ajv, ErrorObject, ValidateFunction } from 'ajv';
-import { errorText, UsageError } from '../errors.js';
-import { canonical, isObject, MAX_DEPTH, parseExact, parseJson, stringEnd } from '../json.js';
-import type { Answer, Fault, Json } from '../model.js';
-import type { AnswerSpec } from './answer-spec.js';
+import type { AnswerSpec } from '../core/answer-spec.js';
+import { errorText, UsageError } from '../core/errors.js';
+import { canonical, isObject, MAX_DEPTH, parseExact, parseJson, stringEnd } from '../core/json.js';
+import type { Answer, Json, Problem } from '../core/model.js';
 import { jsonRepairer } from './json-repair.js';
 import { refusedPlace, type SchemaProblem, unknownKeywords } from './schema-problems.js';
 import { excerpt, listed, type ReadFrom } from './text.js';
@@ -33,19 +33,19 @@ export function jsonReader({ schema, repair }: Extract<AnswerSpec, { kind: 'json
   const { properties: declared } = schema;
   const properties = isObject(declared) ? Object.keys(declared) : [];
   const openers = openersOf(schema, properties);
-  const invalid = (fault: Fault): Answer => ({
+  const invalid = (problem: Problem): Answer => ({
     values: properties.length === 0 ? [null] : properties.map(() => null),
     counted: ['invalid'],
-    fault,
+    problem,
   });
 
   const repaired = repair ? jsonRepairer(openers) : () => undefined;
   const valid = (json: string): Answer => {
     const found = parseExact(json);
-    if (properties.length === 0) return { values: [found], counted: ['valid'], fault: null };
+    if (properties.length === 0) return { values: [found], counted: ['valid'], problem: null };
     const member = (name: string): Json =>
       isObject(found) && Object.hasOwn(found, name) ? (found[name] ?? null) : null;
-    return { values: properties.map(member), counted: ['valid'], fault: null };
+    return { values: properties.map(member), counted: ['valid'], problem: null };
   };
 
   const read = (completion: ReadFrom): Answer => {

@@ -1,5 +1,5 @@
 import { createRequire } from 'node:module';
-import { MAX_DEPTH } from '../json.js';
+import { MAX_DEPTH } from '../core/json.js';
 import { fits } from './text.js';
 
 const require = createRequire(import.meta.url);

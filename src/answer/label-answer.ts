@@ -1,5 +1,5 @@
-import type { Answer, Fault, Json } from '../model.js';
-import type { AnswerSpec } from './answer-spec.js';
+import type { AnswerSpec } from '../core/answer-spec.js';
+import type { Answer, Json, Problem } from '../core/model.js';
 import { LabelIndex, type LabelMention, type Names } from './label-index.js';
 import {
   distinct,
@@ -44,14 +44,14 @@ export function labelReader({
     const [first, second] = named;
     if (first !== undefined && (second === undefined || decides(whole, first, second))) {
       const label = labels[first.label] ?? '';
-      return { values: [label], counted: [label], fault: null };
+      return { values: [label], counted: [label], problem: null };
     }
     const why =
       first === undefined
         ? `is none of the labels ${listed(labels)}`
         : `names more than one label: ${named.map(({ label }) => labels[label]).join(', ')}${named.length === ENOUGH ? ', …' : ''}`;
-    const fault: Fault = { code: 'answer_not_a_label', message: `${excerpt(text)} ${why}` };
-    return { values: [null], counted: [NO_LABEL], fault };
+    const problem: Problem = { code: 'answer_not_a_label', message: `${excerpt(text)} ${why}` };
+    return { values: [null], counted: [NO_LABEL], problem };
   };
 }
 
@@ -98,12 +98,12 @@ function severalReader(
   return (text) => {
     const whole = composed(text ?? '');
     const invalid = (why: string): Answer => {
-      const fault: Fault = { code: 'answer_not_a_label', message: `${excerpt(text)} ${why}` };
-      return { values: [null], counted: [INVALID], fault };
+      const problem: Problem = { code: 'answer_not_a_label', message: `${excerpt(text)} ${why}` };
+      return { values: [null], counted: [INVALID], problem };
     };
     const answer = (places: ReadonlySet<number>): Answer => {
       const named = [...places].sort((a, b) => a - b).map((place) => labels[place] ?? '');
-      return { values: [named], counted: named.length > 0 ? named : [NONE], fault: null };
+      return { values: [named], counted: named.length > 0 ? named : [NONE], problem: null };
     };
 
     const named: LabelMention[] = [];

@@ -92,7 +92,7 @@ export class LabelIndex {
     let best: LabelMention | null = null;
     let longest = 0;
     // A space may be a joint or part of the label itself, so both ways are tried.
-    const ways: Way[] = [{ from: 0, to: forms.length, matched: 0, at: start }];
+    const ways: MatchedRange[] = [{ from: 0, to: forms.length, matched: 0, at: start }];
     for (let way = ways.pop(); way !== undefined; way = ways.pop()) {
       let { from, to, matched, at } = way;
       for (; from < to; matched++, at++) {
@@ -115,7 +115,7 @@ export class LabelIndex {
   }
 }
 
-interface Way {
+interface MatchedRange {
   readonly from: number;
   readonly to: number;
   readonly matched: number;

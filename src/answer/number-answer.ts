@@ -1,5 +1,5 @@
-import type { Answer } from '../model.js';
-import type { AnswerSpec } from './answer-spec.js';
+import type { AnswerSpec } from '../core/answer-spec.js';
+import type { Answer } from '../core/model.js';
 import { distinct, endsLine, isExplained, isFirst, type Mention, negationBefore } from './mention.js';
 import { composed, excerpt, fits } from './text.js';
 
@@ -34,8 +34,8 @@ export function numberReader(range: Range): (text: string | null) => Answer {
   return (text) => {
     const whole = composed(text ?? '');
     const invalid = (code: string, why: string): Answer => {
-      const fault = { code, message: `${excerpt(text)} ${why}` };
-      return { values: [null], counted: [INVALID], fault };
+      const problem = { code, message: `${excerpt(text)} ${why}` };
+      return { values: [null], counted: [INVALID], problem };
     };
     const named = distinct(whole, withoutScale(whole, range), ({ values }) => values.join(), negated);
     const [first, second] = named;
@@ -52,7 +52,7 @@ export function numberReader(range: Range): (text: string | null) => Answer {
     if (other !== undefined) {
       return invalid('answer_not_a_number', `has a number that may be ${value} or ${other}`);
     }
-    return { values: [value], counted: [String(value)], fault: null };
+    return { values: [value], counted: [String(value)], problem: null };
   };
 }
 

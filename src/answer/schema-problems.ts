@@ -1,7 +1,7 @@
 import type { Ajv, ErrorObject } from 'ajv';
-import { either, errorText } from '../errors.js';
-import type { Json } from '../model.js';
-import { nearest } from '../nearest.js';
+import { either, errorText } from '../core/errors.js';
+import type { Json } from '../core/model.js';
+import { nearest } from '../core/nearest.js';
 
 type Path = readonly (string | number)[];
 

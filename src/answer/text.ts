@@ -1,4 +1,4 @@
-import type { Completion } from '../model.js';
+import type { Completion } from '../core/model.js';
 
 /** Log probabilities, or the other choices' votes, give the confidence. */
 export type ReadFrom = Pick<Completion, 'text' | 'finish_reason' | 'logprobs' | 'damaged' | 'others'>;

@@ -1,13 +1,13 @@
 import { Command } from 'commander';
-import { checkDocument } from '../check/check-document.js';
-import { checkJob } from '../check/check-job.js';
-import { type CheckReport, checkExitCode } from '../check/check-report.js';
 import type { RunFlags } from '../config/settings.js';
-import { either } from '../errors.js';
-import { Halt } from '../halt.js';
+import { either } from '../core/errors.js';
+import { Halt } from '../core/halt.js';
 import { show } from '../render/terminal.js';
-import { told, wrapped } from '../render/terminal-text.js';
+import { terminalText, wrapped } from '../render/terminal-text.js';
 import { hasPlaceholder } from '../resume/output-files.js';
+import { checkDocument } from '../run/check/check-document.js';
+import { checkJob } from '../run/check/check-job.js';
+import { type CheckReport, checkExitCode } from '../run/check/check-report.js';
 import { assertProgram } from '../run/on-finish.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
 import { openJob, wholeNumber } from './job.js';
@@ -69,7 +69,7 @@ export async function check(jobPath: string, options: Options, exit: Exit): Prom
     print(report, options);
     const { path } = settings.output;
     if (job.schedule !== undefined && !hasPlaceholder(path) && !options.quiet)
-      process.stderr.write(`\n${wrapped(told(sameOutput(path)), process.stderr)}\n`);
+      process.stderr.write(`\n${wrapped(terminalText(sameOutput(path)), process.stderr)}\n`);
     return checkExitCode(report);
   } catch (error) {
     if (halt.reason?.kind !== 'signal') throw error;

@@ -1,10 +1,10 @@
 import { Command } from 'commander';
 import { compareDocument } from '../compare/compare-document.js';
 import { type ComparePage, compareOutputs } from '../compare/compare-outputs.js';
-import { Halt } from '../halt.js';
+import { Halt } from '../core/halt.js';
 import { OUTPUT_ENDINGS } from '../output/format.js';
 import { show } from '../render/terminal.js';
-import { told } from '../render/terminal-text.js';
+import { terminalText } from '../render/terminal-text.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
 interface Options {
@@ -56,7 +56,7 @@ async function compare(a: string, b: string, options: Options, exit: Exit): Prom
     const changed = output === undefined ? undefined : { path: output, overwrite };
     const page = html === undefined ? undefined : { path: html, overwrite, render: await pageRenderer() };
     const report = await compareOutputs(a, b, { by, changed, page, signal: halt.signal });
-    for (const note of report.notes) process.stderr.write(`warning: ${told(note)}\n`);
+    for (const note of report.notes) process.stderr.write(`warning: ${terminalText(note)}\n`);
     if (json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
     else {
       const files = [

@@ -1,13 +1,13 @@
 import { Command, Option } from 'commander';
 import { type Environment, readEnvironment } from '../config/environment.js';
+import { errorText, UsageError } from '../core/errors.js';
 import { disturbanceNamed, FAULT_NAMES } from '../emulator/disturbance.js';
 import { type FaultRate, readFaultScript } from '../emulator/fault-plan.js';
 import { THRESHOLDS, type Threshold } from '../emulator/filter.js';
 import { type EmulatorOptions, TEST_KEYS } from '../emulator/options.js';
-import { ESTIMATES, type Estimate } from '../emulator/quota.js';
+import { ESTIMATES, type QuotaEstimate } from '../emulator/quota.js';
 import { HINTS, type Hint } from '../emulator/refusal.js';
 import { type Emulator, startEmulator } from '../emulator/server.js';
-import { errorText, UsageError } from '../errors.js';
 import { CALLABLE_MODELS, modelOf } from '../service/catalogue.js';
 
 const EXAMPLES = `
@@ -124,7 +124,7 @@ interface Flags {
   readonly requestsPerMinute?: number;
   readonly tokensPerMinute?: number;
   readonly requestWindow: number;
-  readonly estimate: Estimate;
+  readonly estimate: QuotaEstimate;
   readonly quotaHeaders: boolean;
   readonly hint: Hint;
   readonly filterPrompts: Threshold;

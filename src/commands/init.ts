@@ -5,15 +5,15 @@ import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
 import { readEnvironment } from '../config/environment.js';
 import { defaultOutput } from '../config/settings.js';
-import { errorCode, errorText, UsageError } from '../errors.js';
-import { makeFolder } from '../folder.js';
-import { type AnswerWish, type DataFile, jobText, lookAt, nextCommands } from '../init/job-text.js';
-import { parseJson } from '../json.js';
+import { errorCode, errorText, UsageError } from '../core/errors.js';
+import { makeFolder } from '../core/folder.js';
+import { parseJson } from '../core/json.js';
+import { packageFile } from '../core/package-file.js';
 import { outputFormatOf } from '../output/format.js';
-import { packageFile } from '../package-file.js';
 import { compileTemplate } from '../prompt/template.js';
-import { plain, told, words } from '../render/terminal-text.js';
+import { escapeControls, terminalText, words } from '../render/terminal-text.js';
 import { INPUT_ENDINGS } from '../source/format.js';
+import { type DataFile, jobText, type NewJobAnswer, nextCommands, readDataFile } from './job-text.js';
 import { EXIT_OF_SIGNAL, type Exit } from './signals.js';
 
 interface Options {
@@ -100,8 +100,9 @@ async function write(
 ): Promise<void> {
   const environment = readEnvironment(process.env);
   const data =
-    (await (given === undefined ? questions?.ask(['1/4  Which data file?'], lookAt) : lookAt(given))) ??
-    lacking('the data file', 'it as the argument');
+    (await (given === undefined
+      ? questions?.ask(['1/4  Which data file?'], readDataFile)
+      : readDataFile(given))) ?? lacking('the data file', 'it as the argument');
   const name = options.name ?? nameOf(data.path);
   const file = options.job ?? join('jobs', `${name}.yaml`);
   if (options.force !== true) assertFree(file);
@@ -118,7 +119,7 @@ async function write(
   const text = jobText({ name, data, task, answer, output: path, file, schema }, environment);
   save(file, text, options.force === true);
   const [check, rehearse] = nextCommands(file);
-  output.write(told(`\n${file} is written. What comes next:\n\n  ${check}\n  ${rehearse}\n`));
+  output.write(terminalText(`\n${file} is written. What comes next:\n\n  ${check}\n  ${rehearse}\n`));
 }
 
 function onlyOne(data: string | undefined, { input, labels, jsonSchema }: Options): string | undefined {
@@ -158,12 +159,12 @@ const ANSWER_QUESTION = [
   '3/4  What are the answers? Labels with commas between them, a file.json with a JSON Schema, or nothing for free text.',
 ];
 
-function wishIn(line: string): AnswerWish {
+function wishIn(line: string): NewJobAnswer {
   if (line === '') return null;
   return line.toLowerCase().endsWith('.json') ? { json: readSchema(line) } : { labels: labelsOf(line) };
 }
 
-function wishOf({ labels, jsonSchema }: Options): AnswerWish {
+function wishOf({ labels, jsonSchema }: Options): NewJobAnswer {
   if (labels !== undefined) return { labels: labelsOf(labels) };
   return jsonSchema === undefined ? null : { json: readSchema(jsonSchema) };
 }
@@ -278,7 +279,7 @@ class Questions {
   #tell(text: string): void {
     const { output } = this.place;
     const width = Math.max(20, Math.min(output.columns ?? 80, 100) - INDENT.length);
-    const lines = words(plain(text.slice(INDENT.length)), width);
+    const lines = words(escapeControls(text.slice(INDENT.length)), width);
     output.write(`${text.slice(0, INDENT.length)}${lines.join(`\n${INDENT}`)}\n`);
   }
 

@@ -2,7 +2,7 @@ import { InvalidArgumentError } from 'commander';
 import { readEnvironment } from '../config/environment.js';
 import { readJobFile } from '../config/job-file.js';
 import type { RunFlags, Settings } from '../config/settings.js';
-import { UsageError } from '../errors.js';
+import { UsageError } from '../core/errors.js';
 import { type OpenedJob, openedJob } from '../library/opened-job.js';
 import type { FoundOutput } from '../resume/finished-output.js';
 

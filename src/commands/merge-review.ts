@@ -1,13 +1,13 @@
 import { Command } from 'commander';
-import { errorText, StopError, UsageError } from '../errors.js';
-import { counted } from '../figures.js';
-import { Halt } from '../halt.js';
+import { type Merged, mergeReview } from '../amend/merge-review.js';
+import { errorText, StopError, UsageError } from '../core/errors.js';
+import { counted } from '../core/figures.js';
+import { Halt } from '../core/halt.js';
 import { WriteError } from '../output/writer.js';
-import { told } from '../render/terminal-text.js';
+import { terminalText } from '../render/terminal-text.js';
 import { findFinished } from '../resume/finished-output.js';
 import { OutputLock } from '../resume/output-lock.js';
 import { renewReport } from '../resume/report-file.js';
-import { type Merged, mergeReview } from '../score/merge-review.js';
 import { jobOfOutput } from './job.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
@@ -42,7 +42,7 @@ async function merge(output: string, review: string, job: string | undefined, ex
   const found = findFinished(output);
   const { settings } = jobOfOutput(found, job);
   const say = (line: string): void => {
-    process.stderr.write(`${told(line)}\n`);
+    process.stderr.write(`${terminalText(line)}\n`);
   };
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);

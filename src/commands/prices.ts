@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import { readJobFile } from '../config/job-file.js';
 import { isPriceList, type PriceList, pricesOf, readPrices } from '../config/prices-file.js';
-import { plain } from '../render/terminal-text.js';
+import { escapeControls } from '../render/terminal-text.js';
 import type { Exit } from './signals.js';
 
 const EXAMPLES = `
@@ -55,13 +55,13 @@ function pricesIn(path: string): Shown {
 /** One line per price: `lm-35-turbo-instruct  prompt 0.0015  completion 0.002`. */
 function textOf({ job, from, prices }: Shown): string {
   if (from === null)
-    return `${plain(job ?? '')} says no prices: its tokens are counted, and their cost is not known\n`;
-  if (prices.size === 0) return `${plain(from)} has no prices\n`;
-  const names = [...prices.keys()].map(plain);
+    return `${escapeControls(job ?? '')} says no prices: its tokens are counted, and their cost is not known\n`;
+  if (prices.size === 0) return `${escapeControls(from)} has no prices\n`;
+  const names = [...prices.keys()].map(escapeControls);
   const width = Math.max(...names.map((name) => name.length));
   const lines = [...prices.values()].map(
     ({ prompt, completion }, i) =>
       `${(names[i] ?? '').padEnd(width)}  prompt ${prompt}  completion ${completion}`,
   );
-  return `per 1,000 tokens, by ${plain(from)}:\n${lines.join('\n')}\n`;
+  return `per 1,000 tokens, by ${escapeControls(from)}:\n${lines.join('\n')}\n`;
 }

@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { Command, type OutputConfiguration } from 'commander';
-import { UsageError } from '../errors.js';
-import { nearest } from '../nearest.js';
-import { packageFile } from '../package-file.js';
-import { told } from '../render/terminal-text.js';
-import { asStarted, type COMMAND_NAMES, shellWord } from '../started.js';
-import type { UnderWay } from './last-words.js';
+import { UsageError } from '../core/errors.js';
+import { nearest } from '../core/nearest.js';
+import { packageFile } from '../core/package-file.js';
+import { asStarted, type COMMAND_NAMES, shellWord } from '../core/started.js';
+import { terminalText } from '../render/terminal-text.js';
+import type { UnderWay } from './exit-message.js';
 import type { Exit } from './signals.js';
 
 /** Loaded on use: loading all commands takes half a second. */
@@ -82,7 +82,7 @@ async function programOf(
 
 const OUTPUT: OutputConfiguration = {
   writeOut: (text) => process.stdout.write(asStarted(text)),
-  writeErr: (text) => process.stderr.write(told(text)),
+  writeErr: (text) => process.stderr.write(terminalText(text)),
 };
 
 /** `<output> <review>`, `[paths...]` */

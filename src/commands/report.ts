@@ -2,14 +2,14 @@ import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { Command } from 'commander';
 import { type FinishedSummary, readSummary } from '../account/read-summary.js';
-import { UsageError } from '../errors.js';
+import { UsageError } from '../core/errors.js';
 import { knownFormatOf } from '../output/format.js';
-import { assertFree, placeOf, type WantedFile, writeWanted } from '../output/wanted-file.js';
+import { assertFree, type RequestedFile, realPathOf, writeRequestedFile } from '../output/requested-file.js';
 import { renderMarkdown } from '../render/markdown.js';
 import { runDocument } from '../render/run-document.js';
 import { type RunReport, reportOf, runReport } from '../render/run-report.js';
 import { show } from '../render/terminal.js';
-import { told } from '../render/terminal-text.js';
+import { terminalText } from '../render/terminal-text.js';
 import { openFinished } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
 import type { Exit } from './signals.js';
@@ -63,7 +63,7 @@ async function report(file: string, { html, markdown, json, overwrite = false }:
       'Give one of them a file: --html FILE or --markdown FILE.',
     );
   }
-  if (new Set(files.map(({ path }) => placeOf(path))).size < files.length) {
+  if (new Set(files.map(({ path }) => realPathOf(path))).size < files.length) {
     throw new UsageError(
       'report_not_writable',
       `--html and --markdown both name ${html}`,
@@ -72,7 +72,7 @@ async function report(file: string, { html, markdown, json, overwrite = false }:
   }
   const found = await findRun(file);
   for (const wanted of files) assertNotOfRun(wanted, found);
-  if (found.warning !== null) process.stderr.write(`warning: ${told(found.warning)}\n`);
+  if (found.warning !== null) process.stderr.write(`warning: ${terminalText(found.warning)}\n`);
   const made = found.isThere
     ? await reportOf(found.summary, found.output, found.warning)
     : runReport(found.summary, `${found.output} is not there, so the rows are left out`);
@@ -80,7 +80,7 @@ async function report(file: string, { html, markdown, json, overwrite = false }:
   const texts = await Promise.all(forms.map(async (form) => ({ form, text: await form.make(made) })));
   for (const { form, text } of texts) {
     if (form.path !== STDOUT)
-      await writeWanted({ ...form, like: [found.isThere ? found.output : found.path] }, text);
+      await writeRequestedFile({ ...form, like: [found.isThere ? found.output : found.path] }, text);
     else await new Promise((resolve) => process.stdout.write(text, resolve));
   }
   if (texts.length > 0) return;
@@ -119,9 +119,9 @@ async function findRun(file: string): Promise<FoundRun> {
 }
 
 /** Only the page that the run wrote beside its output may be replaced, none of its other files. */
-function assertNotOfRun(wanted: WantedFile, { output, path, summary }: FoundRun): void {
+function assertNotOfRun(wanted: RequestedFile, { output, path, summary }: FoundRun): void {
   const { report: page, ...files } = outputFiles(output);
-  const overwrite = wanted.overwrite === true || placeOf(wanted.path) === placeOf(page);
+  const overwrite = wanted.overwrite === true || realPathOf(wanted.path) === realPathOf(page);
   assertFree({ ...wanted, overwrite }, [
     ...Object.values(files),
     ...[path, summary.input.path, summary.job_file],

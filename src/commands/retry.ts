@@ -1,15 +1,15 @@
 import { Command } from 'commander';
 import { readSummary } from '../account/read-summary.js';
+import { retryOutput } from '../amend/retry.js';
+import { readSelection, type SelectionFlags, selectionText } from '../amend/selection.js';
 import type { RunFlags } from '../config/settings.js';
-import { either } from '../errors.js';
-import { STATUSES } from '../model.js';
+import { either } from '../core/errors.js';
+import { STATUSES } from '../core/model.js';
 import { findFinished } from '../resume/finished-output.js';
-import { retryOutput } from '../retry/retry.js';
-import { readSelection, type SelectionFlags, selectionText } from '../retry/selection.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
 import { QUEUE_FORMS } from '../store/open.js';
+import type { UnderWay } from './exit-message.js';
 import { jobFileOf, openJob, wholeNumber } from './job.js';
-import type { UnderWay } from './last-words.js';
 import { runHere } from './run.js';
 import type { Exit } from './signals.js';
 
@@ -66,7 +66,7 @@ async function retry(output: string, options: Options, exit: Exit, underWay: Und
   const { input = before.input.path, job: named, ...others } = options;
   const flags = { ...others, input, output, retry: selectionText(selection) };
   const opened = openJob(jobFileOf(found, named), flags);
-  return await runHere(opened, options, exit, underWay, (settings, world) =>
-    retryOutput(settings, selection, world),
+  return await runHere(opened, options, exit, underWay, (settings, context) =>
+    retryOutput(settings, selection, context),
   );
 }

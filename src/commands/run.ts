@@ -2,24 +2,24 @@ import { Command } from 'commander';
 import { failedCodes, retryCommandFor } from '../account/retry-command.js';
 import { type StoredSummary, summaryText } from '../account/summary.js';
 import { type RunFlags, recordOptions, type Settings } from '../config/settings.js';
-import { either, UsageError } from '../errors.js';
-import { counted } from '../figures.js';
-import { Halt } from '../halt.js';
+import { either, UsageError } from '../core/errors.js';
+import { counted } from '../core/figures.js';
+import { Halt } from '../core/halt.js';
+import { asStarted, shellWord } from '../core/started.js';
 import { Connection } from '../library/connection.js';
 import type { OpenedJob } from '../library/opened-job.js';
 import { OUTPUT_ENDINGS, recordFormat } from '../output/format.js';
 import { summaryDocument } from '../render/run-document.js';
 import { reasonLine } from '../render/run-words.js';
 import { show } from '../render/terminal.js';
-import { told, wrapped } from '../render/terminal-text.js';
+import { terminalText, wrapped } from '../render/terminal-text.js';
 import { exitOf, type RunResult, runJob } from '../run/pipeline.js';
-import type { Unconnected } from '../run/world.js';
+import type { OfflineContext } from '../run/run-context.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
-import { asStarted, shellWord } from '../started.js';
 import { withoutPassword } from '../store/address.js';
 import { QUEUE_FORMS } from '../store/open.js';
+import type { UnderWay } from './exit-message.js';
 import { openJob, wholeNumber } from './job.js';
-import type { UnderWay } from './last-words.js';
 import { createLog } from './log.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
@@ -80,12 +80,12 @@ export function runCommand(exit: Exit, underWay: UnderWay): Command {
 }
 
 async function dryRun(jobPath: string, options: Options, exit: Exit): Promise<number> {
-  if (!options.quiet) process.stderr.write(told('--dry-run is promptmill check: nothing is sent\n'));
+  if (!options.quiet) process.stderr.write(terminalText('--dry-run is promptmill check: nothing is sent\n'));
   return await (await import('./check.js')).check(jobPath, options, exit);
 }
 
 const run = (jobPath: string, options: Options, exit: Exit, underWay: UnderWay): Promise<number> =>
-  runHere(openJob(jobPath, options), options, exit, underWay, async (settings, world) => {
+  runHere(openJob(jobPath, options), options, exit, underWay, async (settings, context) => {
     if (options.retryFailed && options.extend) {
       throw new UsageError(
         'bad_options',
@@ -94,9 +94,9 @@ const run = (jobPath: string, options: Options, exit: Exit, underWay: UnderWay):
       );
     }
     if (options.retryFailed)
-      return await (await import('../retry/run-and-retry.js')).runAndRetry(settings, world);
-    if (options.extend) return await (await import('../retry/extend.js')).extendOutput(settings, world);
-    return await runJob(settings, world);
+      return await (await import('../amend/run-and-retry.js')).runAndRetry(settings, context);
+    if (options.extend) return await (await import('../amend/extend.js')).extendOutput(settings, context);
+    return await runJob(settings, context);
   });
 
 /** Runs rows of a job in this process, with messages, signals and the exit code of a command. */
@@ -105,10 +105,10 @@ export async function runHere(
   options: Pick<Options, 'json' | 'quiet'>,
   exit: Exit,
   underWay: UnderWay,
-  work: (settings: Settings, world: Unconnected) => Promise<RunResult>,
+  work: (settings: Settings, context: OfflineContext) => Promise<RunResult>,
 ): Promise<number> {
   const say = (line: string): void => {
-    if (!options.quiet) process.stderr.write(`${wrapped(told(line), process.stderr)}\n`);
+    if (!options.quiet) process.stderr.write(`${wrapped(terminalText(line), process.stderr)}\n`);
   };
   const log = createLog(settings.logLevel);
   const connection = new Connection({ environment, job, settings }, say);
@@ -210,7 +210,7 @@ function print(
         ? `\n${counted(failed, 'row')} failed. Call ${failed === 1 ? 'it' : 'them'} again with:\n  ${retryCommandFor(files.output, emulated)}\n`
         : '';
   show(document, process.stderr, '\n');
-  process.stderr.write(told(rest));
+  process.stderr.write(terminalText(rest));
 }
 
 /** Whether the records say which rows failed, and why, together with the summary. */

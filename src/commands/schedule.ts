@@ -1,13 +1,13 @@
 import { Command } from 'commander';
 import { type Environment, readEnvironment } from '../config/environment.js';
-import { UsageError } from '../errors.js';
-import { readRuns, type SeenRun } from '../fleet/beats.js';
-import { told } from '../render/terminal-text.js';
-import { findScheduledJobs, type ScheduledJob } from '../schedule/job-files.js';
-import { isNeverMade, openScheduleStore, Schedule, ScheduleInUseError } from '../schedule/schedule.js';
-import { listed, renderSchedule, timesOf } from '../schedule/schedule-list.js';
-import { notedSchedule, readJobStates, serveFolder, standingProblems } from '../schedule/serve-state.js';
-import { openLookout, QUEUE_FORMS } from '../store/open.js';
+import { UsageError } from '../core/errors.js';
+import { readRuns, type SeenRun } from '../ops/heartbeat.js';
+import { findScheduledJobs, type ScheduledJob } from '../ops/schedule/job-files.js';
+import { isNeverMade, openScheduleStore, Schedule, ScheduleInUseError } from '../ops/schedule/schedule.js';
+import { listed, renderSchedule, timesOf } from '../ops/schedule/schedule-list.js';
+import { notedSchedule, readJobStates, serveFolder, standingProblems } from '../ops/schedule/serve-state.js';
+import { terminalText } from '../render/terminal-text.js';
+import { openReadOnlyStore, QUEUE_FORMS } from '../store/open.js';
 import type { Exit } from './signals.js';
 
 interface Options {
@@ -60,7 +60,7 @@ export function scheduleCommand(exit: Exit): Command {
 }
 
 const say = (line: string): void => {
-  process.stderr.write(`${told(line)}\n`);
+  process.stderr.write(`${terminalText(line)}\n`);
 };
 
 async function withSchedule<T>(
@@ -127,7 +127,7 @@ async function scheduled(options: Options, environment: Environment): Promise<Sc
 }
 
 async function lastBeats({ queue }: Options, environment: Environment): Promise<SeenRun[]> {
-  const opened = await openLookout(queue ?? environment.queue, {
+  const opened = await openReadOnlyStore(queue ?? environment.queue, {
     stateDir: environment.stateDir,
     onWarning: () => {},
   });

@@ -1,9 +1,9 @@
 import { Command } from 'commander';
+import { scoreDocument } from '../compare/score-document.js';
+import { scoreOutput } from '../compare/score-output.js';
 import { show } from '../render/terminal.js';
-import { told } from '../render/terminal-text.js';
+import { terminalText } from '../render/terminal-text.js';
 import { openFinished } from '../resume/finished-output.js';
-import { scoreDocument } from '../score/score-document.js';
-import { scoreOutput } from '../score/score-output.js';
 import { jobOfOutput } from './job.js';
 import type { Exit } from './signals.js';
 
@@ -54,7 +54,7 @@ async function score(output: string, { gold = [], job, json }: Options): Promise
   const found = await openFinished(output, 'warn');
   const { settings, file } = jobOfOutput(found, job);
   const { warning } = found;
-  if (warning !== null) process.stderr.write(`warning: ${told(warning)}\n`);
+  if (warning !== null) process.stderr.write(`warning: ${terminalText(warning)}\n`);
   const report = await scoreOutput(output, { ...settings, file }, gold, warning);
   if (json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
   else show(scoreDocument(report), process.stderr);

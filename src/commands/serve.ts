@@ -3,21 +3,21 @@ import { Command, InvalidArgumentError } from 'commander';
 import type { Logger } from 'pino';
 import { type Environment, readEnvironment } from '../config/environment.js';
 import { logLevelOf, type RunFlags } from '../config/settings.js';
-import { errorText, PromptmillError } from '../errors.js';
-import { Halt } from '../halt.js';
+import { errorText, PromptmillError } from '../core/errors.js';
+import { Halt } from '../core/halt.js';
+import { LockedError } from '../core/lock.js';
+import { packageFile } from '../core/package-file.js';
 import { runOpened } from '../library/run-opened.js';
-import { LockedError } from '../lock.js';
-import { packageFile } from '../package-file.js';
+import { scheduleQueue } from '../ops/schedule/schedule.js';
+import type { ScheduledRun, ScheduledRunEnd } from '../ops/schedule/scheduler.js';
+import { serve } from '../ops/schedule/serve.js';
+import { notedProblems, resultOf, serveFolder } from '../ops/schedule/serve-state.js';
+import { startWeb } from '../ops/web/web.js';
 import { QueueViews } from '../queue/queue-views.js';
 import { type RunResult, runJob } from '../run/pipeline.js';
-import { scheduleQueue } from '../schedule/schedule.js';
-import type { ScheduledRun, ScheduledRunEnd } from '../schedule/scheduler.js';
-import { serve } from '../schedule/serve.js';
-import { notedProblems, resultOf, serveFolder } from '../schedule/serve-state.js';
-import { isShared, openLookout, openStore, QUEUE_FORMS } from '../store/open.js';
-import { startWeb } from '../web/web.js';
+import { isShared, openReadOnlyStore, openStore, QUEUE_FORMS } from '../store/open.js';
+import type { UnderWay } from './exit-message.js';
 import { openJob, wholeNumber } from './job.js';
-import type { UnderWay } from './last-words.js';
 import { createLog } from './log.js';
 import { type Exit, haltOnSignals } from './signals.js';
 
@@ -101,7 +101,7 @@ async function serveUntilSignal(
       onLookNow: (look) => process.on('SIGHUP', look),
     });
     if (halt.reason?.kind !== 'stop') return 0;
-    const { code, message } = halt.reason.fault;
+    const { code, message } = halt.reason.problem;
     log.error(`cannot serve any longer: ${code}: ${message}`);
     return 3;
   } catch (error) {
@@ -182,7 +182,7 @@ export async function startDashboard(options: DashboardOptions): Promise<{ close
 
 async function openViews({ environment, queue, log }: DashboardOptions) {
   const options = { stateDir: environment.stateDir, onWarning: () => {} };
-  if (!isShared(queue)) return { ...(await openLookout(queue, options)), queues: null };
+  if (!isShared(queue)) return { ...(await openReadOnlyStore(queue, options)), queues: null };
   const store = await openStore(queue, options);
   const queues = new QueueViews(store, log);
   return {
@@ -226,7 +226,7 @@ async function runToEnd(
 ): Promise<RunResult | null> {
   const opened = openJob(path, { ...flags, overwrite: true, scheduled: true });
   if (opened.job.schedule === undefined || opened.settings.job !== job) return null;
-  const world = {
+  const context = {
     halt,
     log,
     env: process.env,
@@ -237,7 +237,7 @@ async function runToEnd(
       if (manifest !== null) await onBegun(manifest);
     },
   };
-  return await runOpened(opened, world, runJob);
+  return await runOpened(opened, context, runJob);
 }
 
 function endOf({ summary, halted }: RunResult, log: Logger): ScheduledRunEnd {

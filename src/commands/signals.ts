@@ -1,4 +1,4 @@
-import type { Halt } from '../halt.js';
+import type { Halt } from '../core/halt.js';
 
 export type Exit = (code: number) => void;
 
@@ -16,7 +16,7 @@ export function haltOnSignals(halt: Halt, exit: Exit, onSecond: () => void = () 
       onSecond();
       exit(EXIT_OF_SIGNAL[signal]);
     }
-    halt.pull({ kind: 'signal', signal });
+    halt.request({ kind: 'signal', signal });
   };
   process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
   return () => {

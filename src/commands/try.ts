@@ -8,14 +8,14 @@ import { compareOutputs } from '../compare/compare-outputs.js';
 import { readEnvironment } from '../config/environment.js';
 import { readJobFile } from '../config/job-file.js';
 import type { RunFlags, Settings } from '../config/settings.js';
-import { errorText, UsageError } from '../errors.js';
-import { Halt } from '../halt.js';
+import { errorText, UsageError } from '../core/errors.js';
+import { Halt } from '../core/halt.js';
 import { type OpenedJob, openedJob } from '../library/opened-job.js';
 import { runOpened } from '../library/run-opened.js';
 import { marked, stemOf } from '../output/output-name.js';
-import { sha256Of } from '../output/own-file.js';
+import { sha256Of } from '../output/plain-file.js';
 import { optionsOf, show } from '../render/terminal.js';
-import { clip, plain, told } from '../render/terminal-text.js';
+import { clip, escapeControls, terminalText } from '../render/terminal-text.js';
 import { changedParts, fingerprint } from '../resume/fingerprint.js';
 import { readManifest } from '../resume/manifest.js';
 import { outputFiles } from '../resume/output-files.js';
@@ -168,21 +168,23 @@ async function answered(opened: OpenedJob, halt: Halt): Promise<number | null> {
   const isSame = changedParts(then, print).length === 0;
   const fits = rows <= (limit ?? Number.POSITIVE_INFINITY);
   if (isSame && fits && finished !== null && (rows === limit || finished.beyond === undefined)) {
-    process.stderr.write(told(`${path} is answered already\n`));
+    process.stderr.write(terminalText(`${path} is answered already\n`));
     return null;
   }
   const goesOn = isSame && fits;
   const run = { ...opened, settings: { ...settings, overwrite: !goesOn, restart: !goesOn } };
-  process.stderr.write(told(`calling ${settings.endpoint.deployment} for ${path}\n`));
-  const world = {
+  process.stderr.write(terminalText(`calling ${settings.endpoint.deployment} for ${path}\n`));
+  const context = {
     halt,
     log: createLog(settings.logLevel),
     env: process.env,
     stdout: new PassThrough().resume(),
   };
-  const { summary: made, halted } = await runOpened(run, world, runJob);
+  const { summary: made, halted } = await runOpened(run, context, runJob);
   if (halted === null) return null;
-  process.stderr.write(`${plain(made.stopped ?? 'stopped')}\nThe same command goes on where it stopped.\n`);
+  process.stderr.write(
+    `${escapeControls(made.stopped ?? 'stopped')}\nThe same command goes on where it stopped.\n`,
+  );
   return halted.kind === 'signal' ? EXIT_OF_SIGNAL[halted.signal] : 3;
 }
 
@@ -192,7 +194,7 @@ const SHOWN = 10;
 function firstChanges(path: string, width: number): string {
   const rows: string[][] = parse(readFileSync(path), { to: SHOWN + 1 });
   const [head = [], ...changes] = rows;
-  const cell = (row: string[], name: string): string => plain(row[head.indexOf(name)] ?? '');
+  const cell = (row: string[], name: string): string => escapeControls(row[head.indexOf(name)] ?? '');
   const id = head.includes('id') ? 'id' : 'row';
   // When there is no answer, the text says why.
   const said = (row: string[], side: string): string => {

@@ -2,10 +2,10 @@ import { Command } from 'commander';
 import { type Environment, readEnvironment } from '../config/environment.js';
 import { DEFAULT_CONCURRENCY } from '../config/job-schema.js';
 import { logLevelOf } from '../config/settings.js';
-import { UsageError } from '../errors.js';
-import { counted } from '../figures.js';
-import { Halt } from '../halt.js';
-import { told, wrapped } from '../render/terminal-text.js';
+import { UsageError } from '../core/errors.js';
+import { counted } from '../core/figures.js';
+import { Halt } from '../core/halt.js';
+import { terminalText, wrapped } from '../render/terminal-text.js';
 import { deploymentsUrl, type ServiceAccess } from '../service/endpoint.js';
 import { KeyRing } from '../service/keys.js';
 import { proxyFor } from '../service/proxy.js';
@@ -13,8 +13,8 @@ import { withoutPassword } from '../store/address.js';
 import { isShared, openStore, SHARED_QUEUE_FORMS, SHARED_QUEUES } from '../store/open.js';
 import { type Store, silenceOf } from '../store/store.js';
 import { FleetWorker } from '../worker/fleet-worker.js';
+import type { UnderWay } from './exit-message.js';
 import { wholeNumber } from './job.js';
-import type { UnderWay } from './last-words.js';
 import { createLog } from './log.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
@@ -63,7 +63,7 @@ async function work(options: Options, exit: Exit, underWay: UnderWay): Promise<n
   const deployments = options.deployment === undefined ? null : new Set(options.deployment);
   const log = createLog(logLevelOf(options.logLevel ?? environment.logLevel));
   const say = (line: string): void => {
-    process.stderr.write(`${wrapped(told(line), process.stderr)}\n`);
+    process.stderr.write(`${wrapped(terminalText(line), process.stderr)}\n`);
   };
   const access = serviceAccess(environment);
   const store = await sharedStore(options.queue ?? environment.queue, environment, say);
@@ -81,12 +81,12 @@ async function work(options: Options, exit: Exit, underWay: UnderWay): Promise<n
       deployments,
       log,
       say,
-      onStop: (fault) => halt.pull({ kind: 'stop', fault }),
+      onStop: (problem) => halt.request({ kind: 'stop', problem }),
     });
-    store.health.onFault((fault) => halt.pull({ kind: 'stop', fault }));
+    store.health.onProblem((problem) => halt.request({ kind: 'stop', problem }));
     underWay.begin('Start it again: its rows go back to the queue by themselves.');
     worker.begin();
-    const reason = await halt.pulled;
+    const reason = await halt.requested;
     if (reason.kind === 'signal')
       say(`${reason.signal}: finishing ${counted(worker.inFlight, 'call')} in flight`);
     const over = new AbortController();
@@ -97,7 +97,7 @@ async function work(options: Options, exit: Exit, underWay: UnderWay): Promise<n
       say(
         `the queue did not answer: ${counted(worker.inFlight, 'call')} in flight given up, to be made again`,
       );
-    if (reason.kind === 'stop') say(`promptmill: ${reason.fault.code}: ${reason.fault.message}`);
+    if (reason.kind === 'stop') say(`promptmill: ${reason.problem.code}: ${reason.problem.message}`);
     if (reason.kind !== 'signal') return 3;
     return alone ? EXIT_OF_SIGNAL[reason.signal] : 0;
   } finally {

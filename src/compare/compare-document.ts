@@ -1,5 +1,5 @@
 import type { Share } from '../account/score.js';
-import { cost, count, counted, duration, percent } from '../figures.js';
+import { cost, count, counted, duration, percent } from '../core/figures.js';
 import { type Block, type Document, facts, type Section, section, text } from '../render/document.js';
 import { REHEARSAL } from '../render/run-words.js';
 import type { ChangedRows, CompareReport } from './compare-outputs.js';

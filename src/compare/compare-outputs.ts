@@ -4,12 +4,12 @@ import { stringify } from 'csv-stringify/sync';
 import type { Share } from '../account/score.js';
 import type { StoredSummary } from '../account/summary.js';
 import { readJobFile } from '../config/job-file.js';
-import { UsageError } from '../errors.js';
-import { clipped, count, counted } from '../figures.js';
-import { valueText } from '../json.js';
-import { inert } from '../output/formula.js';
+import { UsageError } from '../core/errors.js';
+import { clipped, count, counted } from '../core/figures.js';
+import { valueText } from '../core/json.js';
+import { escapeFormula } from '../output/formula.js';
 import { isMarked } from '../output/output-name.js';
-import { assertFree, type WantedFile, writeWanted } from '../output/wanted-file.js';
+import { assertFree, type RequestedFile, writeRequestedFile } from '../output/requested-file.js';
 import { type FinishedOutput, openFinished } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
 import { ComparedOutput, onDisk, Spool } from './compared-output.js';
@@ -111,9 +111,9 @@ export async function compareOutputs(
     const pass = new Pass([a, summaryA], [b, summaryB], column, notes, plainA, signal);
     const lines = pass.changedLines(files.changed !== undefined);
     if (files.changed === undefined) for await (const _ of lines);
-    else await writeWanted(files.changed, lines);
+    else await writeRequestedFile(files.changed, lines);
     const report = pass.report();
-    if (page && files.page) await writeWanted(files.page, await page.render(report, pass.changed));
+    if (page && files.page) await writeRequestedFile(files.page, await page.render(report, pass.changed));
     return report;
   } finally {
     await spool.remove();
@@ -226,7 +226,7 @@ const factsOf = ([{ name }, summary]: WithSummary, { rows }: SideFigures): Outpu
 });
 
 const line = (cells: readonly string[]): string =>
-  stringify([cells.map(inert)], { record_delimiter: '\n', quote_record_delimiter: true });
+  stringify([cells.map(escapeFormula)], { record_delimiter: '\n', quote_record_delimiter: true });
 
 function notesOf({ files, summary, warning }: FinishedOutput, by: string | null): string[] {
   if (warning !== null) return [warning];
@@ -281,7 +281,7 @@ function wanted(
   ending: string,
   { path, overwrite = false }: { readonly path: string; readonly overwrite?: boolean },
   kept: readonly (string | undefined)[],
-): WantedFile {
+): RequestedFile {
   const file = { option, path, overwrite };
   if (extname(path).toLowerCase() !== ending)
     throw new UsageError(

@@ -5,11 +5,11 @@ import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import * as z from 'zod';
 import type { StoredSummary } from '../account/summary.js';
-import { errorText, PromptmillError, UsageError } from '../errors.js';
-import { count } from '../figures.js';
-import { isObject, parseJson, valueText } from '../json.js';
-import { unknownNames } from '../nearest.js';
-import { uninert } from '../output/formula.js';
+import { errorText, PromptmillError, UsageError } from '../core/errors.js';
+import { count } from '../core/figures.js';
+import { isObject, parseJson, valueText } from '../core/json.js';
+import { unknownNames } from '../core/nearest.js';
+import { unescapeFormula } from '../output/formula.js';
 import { outputBytes, packingOf } from '../output/output-bytes.js';
 import {
   ANY_JOB,
@@ -21,7 +21,7 @@ import {
 } from '../output/reader.js';
 import { ABSTAINED, ANSWER_SOURCE, CONFIDENCE, LOGPROBS, ORIGINS } from '../output/result-columns.js';
 import type { Side } from './matching.js';
-import { answerColumns, isResultName, type Said, saidReader } from './said.js';
+import { answerColumns, answerNormalizer, isResultName, type NormalizedAnswer } from './normalized-answer.js';
 
 export interface OutputToCompare extends Output {
   /** What its records depend on, by part, as in summary and manifest; empty if unknown. */
@@ -54,7 +54,8 @@ export class ComparedOutput {
     const isRaw = Array.isArray(written) && written.at(-1) === 'raw';
     const first = await firstRecord(output);
     const columns =
-      first?.names().map((name) => (isRaw || !output.format.hasHeader ? name : uninert(name))) ?? null;
+      first?.names().map((name) => (isRaw || !output.format.hasHeader ? name : unescapeFormula(name))) ??
+      null;
     if (columns !== null && !columns.includes('status')) throw notOurs(output.name, 'has no column "status"');
     const { multiple, kind } = specOf(output.settings);
     const input = first?.get('input');
@@ -107,11 +108,11 @@ export class ComparedOutput {
   }
 
   /** @throws UsageError without answer columns; the returned function, for a record that no run wrote */
-  saidBy(several: boolean): (record: OutputRecord) => Said {
+  saidBy(several: boolean): (record: OutputRecord) => NormalizedAnswer {
     const columns = this.#answers;
     if (this.columns !== null && this.#isCsv && columns === null)
       throw notOurs(this.name, 'has no column "answer", and "status" and "text" do not enclose any');
-    const reader = saidReader({ columns: this.#isCsv ? (columns ?? []) : null, several });
+    const reader = answerNormalizer({ columns: this.#isCsv ? (columns ?? []) : null, several });
     return (record) => {
       const said = read(() => reader(record));
       if (said !== null && said !== undefined) return said;

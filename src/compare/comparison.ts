@@ -1,7 +1,7 @@
 import { byName, MOST_LABELS } from '../account/gold-tally.js';
 import { type Confusion, cohenKappa } from '../account/score.js';
 import { NAME_LENGTH, OTHER } from '../account/tally.js';
-import type { Said } from './said.js';
+import type { NormalizedAnswer } from './normalized-answer.js';
 
 export interface Agreement {
   readonly rows: number;
@@ -38,7 +38,7 @@ export class Comparison {
   #withParts = 0;
 
   /** @returns whether the answer changed */
-  add(a: Said, b: Said): boolean {
+  add(a: NormalizedAnswer, b: NormalizedAnswer): boolean {
     const changed = a.answer !== b.answer;
     this.#all.add(changed);
     this.#pairs.add(a.label, b.label);
@@ -86,7 +86,7 @@ export class Comparison {
 
 const NONE = '(none)';
 
-const isAnswered = ({ status }: Said): boolean => status === 'completed' || status === 'filtered';
+const isAnswered = ({ status }: NormalizedAnswer): boolean => status === 'completed' || status === 'filtered';
 
 class Count {
   #rows = 0;

@@ -1,9 +1,9 @@
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
-import { UsageError } from '../errors.js';
-import { count } from '../figures.js';
+import { UsageError } from '../core/errors.js';
+import { count } from '../core/figures.js';
+import { OffsetIndex } from '../core/offset-index.js';
 import { type Output, type OutputRecord, type RecordedJob, RecordReader } from '../output/reader.js';
-import { keyOf } from '../reuse/keys.js';
-import { PlaceIndex } from '../reuse/place-index.js';
+import { keyOf } from '../prompt/reuse-keys.js';
 
 export interface Side {
   readonly output: Pick<Output, 'name' | 'format'>;
@@ -29,7 +29,7 @@ const MOST_ROWS = 3_000_000;
 export class Matching {
   readonly #a: Cursor;
   readonly #b: Cursor;
-  readonly #index: PlaceIndex;
+  readonly #index: OffsetIndex;
   #onlyInA = 0;
   #onlyInB = 0;
 
@@ -45,7 +45,7 @@ export class Matching {
   ) {
     this.#a = new Cursor(a.records, signal);
     this.#b = new Cursor(b.records, signal);
-    this.#index = new PlaceIndex(MOST_ROWS, { places: false });
+    this.#index = new OffsetIndex(MOST_ROWS, { places: false });
   }
 
   /** Complete when all matches are. */
@@ -115,7 +115,7 @@ export class Matching {
     idOfA: (r: OutputRecord) => string,
     idOfB: (r: OutputRecord) => string,
   ): AsyncGenerator<Match[]> {
-    const places = new Places();
+    const places = new RecordOffsets();
     const before = this.#a.read;
     for (let a = await this.#a.take(); a !== null; a = await this.#a.take()) {
       const id = idOfA(a);
@@ -125,7 +125,7 @@ export class Matching {
     const rowsOfA = this.#a.read;
     // Row of `a`, counted from the first that is out of step → its row in `b`.
     const taken = new Uint32Array(places.size + 1);
-    let again: RecordsAgain | null = null;
+    let again: RandomAccessRecords | null = null;
     try {
       while (await this.#b.fill()) {
         const found: Match[] = [];
@@ -143,7 +143,7 @@ export class Matching {
           const earlier = place <= 0 ? row : row > rowsOfA ? row - rowsOfA : (taken[place] ?? 0);
           if (earlier > 0) throw twice(this.b.output.name, id, earlier, b.number);
           taken[place] = b.number;
-          again ??= new RecordsAgain(await this.plainA(), this.a, this.#a.begins, places);
+          again ??= new RandomAccessRecords(await this.plainA(), this.a, this.#a.begins, places);
           found.push({ a: again.record(place, row), b });
         }
         yield found;
@@ -240,7 +240,7 @@ class Cursor {
 }
 
 /** Byte offsets of records, eight bytes each. */
-class Places {
+class RecordOffsets {
   #at = new Float64Array(2 ** 12);
   size = 0;
 
@@ -262,7 +262,7 @@ class Places {
 /** Bytes read ahead if records are read in sequence. */
 const PIECE = 64 * 1024;
 
-class RecordsAgain {
+class RandomAccessRecords {
   readonly #file: number;
   readonly #size: number;
   readonly #reader: RecordReader;
@@ -276,7 +276,7 @@ class RecordsAgain {
     path: string,
     { output, job }: Side,
     begins: number,
-    private readonly places: Places,
+    private readonly places: RecordOffsets,
   ) {
     this.#file = openSync(path, 'r');
     this.#size = fstatSync(this.#file).size;

@@ -1,8 +1,8 @@
 import { type Latency, percentiles, withLatencies } from '../account/latency.js';
 import type { Share } from '../account/score.js';
 import type { StoredSummary } from '../account/summary.js';
-import { isObject } from '../json.js';
-import type { Json } from '../model.js';
+import { isObject } from '../core/json.js';
+import type { Json } from '../core/model.js';
 import type { OutputRecord } from '../output/reader.js';
 
 const KINDS = ['prompt_tokens', 'completion_tokens', 'total_tokens'] as const;

@@ -1,6 +1,6 @@
 import { CronExpressionParser } from 'cron-parser';
-import { errorText } from '../errors.js';
-import { nearest } from '../nearest.js';
+import { errorText } from '../core/errors.js';
+import { nearest } from '../core/nearest.js';
 
 export interface Timetable {
   /** Five fields, or six with the seconds first. */

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { parse } from 'dotenv';
-import { errorCode, errorText, UsageError } from '../errors.js';
+import { errorCode, errorText, UsageError } from '../core/errors.js';
 
 export interface Environment {
   readonly baseUrl: string | undefined;

@@ -16,12 +16,12 @@ import {
   visit,
   type YAMLParseError,
 } from 'yaml';
-import { errorCode, errorText, UsageError } from '../errors.js';
-import { count } from '../figures.js';
-import { nearest } from '../nearest.js';
+import { errorCode, errorText, UsageError } from '../core/errors.js';
+import { count } from '../core/figures.js';
+import { nearest } from '../core/nearest.js';
+import { shellWord } from '../core/started.js';
 import { formatOfName } from '../source/format.js';
 import { kindOfName } from '../source/kind.js';
-import { shellWord } from '../started.js';
 import { type Environment, readEnvironment } from './environment.js';
 import { invalidJob } from './job-problem.js';
 import { jobSchema, type NamedJob } from './job-schema.js';

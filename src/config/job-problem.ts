@@ -1,6 +1,6 @@
 import * as z from 'zod';
-import { either, UsageError } from '../errors.js';
-import { nearest } from '../nearest.js';
+import { either, UsageError } from '../core/errors.js';
+import { nearest } from '../core/nearest.js';
 import { refusedParameter } from '../service/parameters.js';
 import { jobSchema } from './job-schema.js';
 

@@ -1,11 +1,11 @@
 import * as z from 'zod';
-import type { AnswerSpec } from '../answer/answer-spec.js';
 import { schemaProblems } from '../answer/json-answer.js';
 import { SEPARATOR } from '../answer/label-answer.js';
-import { either } from '../errors.js';
-import type { Parameters } from '../model.js';
+import type { AnswerSpec } from '../core/answer-spec.js';
+import { either } from '../core/errors.js';
+import type { Parameters } from '../core/model.js';
 import { OUTPUT_ENDINGS } from '../output/format.js';
-import type { ReuseSettings } from '../reuse/keys.js';
+import type { ReuseSettings } from '../prompt/reuse-keys.js';
 import { CALLABLE_MODEL_IDS, modelProblem } from '../service/catalogue.js';
 import { type EndpointSpec, endpointSpecSchema } from '../service/endpoint-spec.js';
 import { OPERATIONS } from '../service/operation.js';

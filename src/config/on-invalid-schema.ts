@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { UsageError } from '../errors.js';
+import { UsageError } from '../core/errors.js';
 import { followUpTemplate } from '../prompt/template.js';
 import { whole } from './numbers.js';
 

@@ -1,8 +1,8 @@
 import { readFileSync, statSync } from 'node:fs';
 import * as z from 'zod';
 import type { Prices } from '../account/summary.js';
-import { errorCode, errorText, UsageError } from '../errors.js';
-import { nearest } from '../nearest.js';
+import { errorCode, errorText, UsageError } from '../core/errors.js';
+import { nearest } from '../core/nearest.js';
 import { lineOf, readYaml } from './job-file.js';
 import { invalidJob } from './job-problem.js';
 import { type NamedJob, pricesSchema } from './job-schema.js';

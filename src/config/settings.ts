@@ -1,10 +1,11 @@
 import { join } from 'node:path';
 import { answerReader } from '../answer/answer.js';
-import { UsageError } from '../errors.js';
+import { UsageError } from '../core/errors.js';
 import { OUTPUT_FORMATS, outputFormatOf } from '../output/format.js';
 import { isMarked, marked } from '../output/output-name.js';
 import type { RecordedJob } from '../output/reader.js';
-import { originColumns } from '../reuse/keys.js';
+import type { OriginColumn } from '../output/result-columns.js';
+import type { ReuseSettings } from '../prompt/reuse-keys.js';
 import { formatNamed, formatOfName } from '../source/format.js';
 import type { Environment } from './environment.js';
 import type { NamedJob } from './job-schema.js';
@@ -149,4 +150,8 @@ export function recordOptions(job: RecordSettings): RecordedJob {
     probabilities: output.probabilities,
     logprobs: typeof parameters.logprobs === 'number' || job.rowParameters.includes('logprobs'),
   };
+}
+
+function originColumns({ dedupe, onlyNew }: ReuseSettings): readonly OriginColumn[] {
+  return [...(dedupe ? (['copied_from'] as const) : []), ...(onlyNew ? (['carried_from'] as const) : [])];
 }

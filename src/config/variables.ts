@@ -1,6 +1,6 @@
 import { type Document, isPair, isScalar, type Node, type Pair, parseDocument, Scalar, visit } from 'yaml';
-import { UsageError } from '../errors.js';
-import { nearest } from '../nearest.js';
+import { UsageError } from '../core/errors.js';
+import { nearest } from '../core/nearest.js';
 import type { Environment } from './environment.js';
 
 /** `${NAME}`, and `$${NAME}`, which is the text `${NAME}`. */

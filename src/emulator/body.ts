@@ -1,4 +1,4 @@
-import type { Json } from '../model.js';
+import type { Json } from '../core/model.js';
 import { CALLABLE_MODEL_IDS } from '../service/catalogue.js';
 import type { Candidate, Completions } from './completion.js';
 import { type Logprobs, sliceOf } from './logprobs.js';

@@ -1,10 +1,10 @@
-import type { AnswerSpec } from '../answer/answer-spec.js';
+import type { AnswerSpec } from '../core/answer-spec.js';
+import { pick, randomFrom } from '../core/random.js';
 import type { Tokenizer } from '../prompt/tokens.js';
-import { pick, randomFrom } from '../random.js';
 import type { Model } from '../service/catalogue.js';
 import { answer, possibleAnswers } from './answers/answer.js';
 import { drawn } from './answers/labels.js';
-import { readingOf } from './answers/reading.js';
+import { readPrompt } from './answers/reading.js';
 import { type Unwanted, unwanted } from './answers/unwanted.js';
 import { type FilterReport, type FilterSettings, isBlocked, judge, judgeCompletion } from './filter.js';
 import { type Logprobs, logprobsOf, sharesAlong } from './logprobs.js';
@@ -111,7 +111,7 @@ function questionOf(
   { temperature, logprobs }: CompletionRequest,
   { told, tokenizer, seed }: Workshop,
 ) {
-  const reading = readingOf(prompt, told);
+  const reading = readPrompt(prompt, told);
   const isAsked = temperature > 0 || logprobs !== null;
   const possible = isAsked ? possibleAnswers(reading, randomFrom(seed, `\n${prompt}`)) : null;
   const written = manner === null ? (text: string) => text : unwanted(manner.way, reading, manner.random);

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { pick } from '../random.js';
+import { pick } from '../core/random.js';
 import type { Reply } from './refusal.js';
 
 export type Delivery =

@@ -1,9 +1,16 @@
-import { isObject } from '../json.js';
-import type { Json } from '../model.js';
+import { isObject } from '../core/json.js';
+import type { Json } from '../core/model.js';
 import { UNWANTED, type Unwanted } from './answers/unwanted.js';
 import { type Delivery, whole } from './delivery.js';
 import type { Body } from './operation.js';
-import { type Asked, faultReply, garbage, type Hint, insufficientQuota, type Reply } from './refusal.js';
+import {
+  faultReply,
+  garbage,
+  type Hint,
+  insufficientQuota,
+  type RefusedRequest,
+  type Reply,
+} from './refusal.js';
 
 type Form = (body: Body) => Body;
 
@@ -126,7 +133,11 @@ export interface Drawn {
 }
 
 /** What a disturbance sends instead of an answer; `null` when it needs the answer. */
-export function inPlaceOfAnswer({ fault, random }: Drawn, asked: Asked, hint: Hint): Delivery | null {
+export function inPlaceOfAnswer(
+  { fault, random }: Drawn,
+  asked: RefusedRequest,
+  hint: Hint,
+): Delivery | null {
   switch (fault.kind) {
     case 'status':
       return whole(faultReply(fault.status, asked, hint, random));

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { randomFrom } from '../core/random.js';
 import { loadTokenizer } from '../prompt/tokens.js';
-import { randomFrom } from '../random.js';
 import { type Envelope, responseBody, streamBodies } from './body.js';
 import { complete, promptTokensOf } from './completion.js';
 import { deliver, latencyOf, wait, whole } from './delivery.js';

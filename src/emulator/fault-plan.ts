@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { parse } from 'yaml';
 import * as z from 'zod';
-import { errorText, UsageError } from '../errors.js';
-import { fingerprintOf, randomFrom } from '../random.js';
+import { errorText, UsageError } from '../core/errors.js';
+import { fingerprintOf, randomFrom } from '../core/random.js';
 import { type Disturbance, type Drawn, disturbanceNamed, FAULT_NAMES } from './disturbance.js';
 
 /** A fault for a random share of all requests. */

@@ -1,5 +1,5 @@
-import { pick, randomFrom } from '../random.js';
-import { eachOf } from '../store/counters.js';
+import { eachOf } from '../core/counters.js';
+import { pick, randomFrom } from '../core/random.js';
 
 /**
  * A stand-in for the content filter: a short list of phrases, each with a category and a severity. It

@@ -1,12 +1,12 @@
 import * as z from 'zod';
-import type { Json, Parameters } from '../model.js';
+import type { Json, Parameters } from '../core/model.js';
 import { completions, type Operation } from '../service/operation.js';
 import { requestParametersSchema } from '../service/parameters.js';
 import type { Style } from './refusal.js';
 
 export type Body = { readonly [field: string]: Json };
 
-interface Asked extends Parameters {
+interface RequestFields extends Parameters {
   readonly prompts: readonly string[];
   readonly model?: string;
   readonly stream?: boolean | null;
@@ -17,7 +17,7 @@ interface Asked extends Parameters {
 export interface EmulatedOperation {
   readonly operation: Operation;
   /** Every field, with type and range; unknown fields are refused. */
-  readonly requests: Readonly<Record<Style, z.ZodType<Asked>>>;
+  readonly requests: Readonly<Record<Style, z.ZodType<RequestFields>>>;
   readonly object: string;
   readonly idPrefix: string;
   /** The text of a choice, whole or one piece of a stream; `null` when the filter left nothing. */

@@ -1,4 +1,4 @@
-import type { AnswerSpec } from '../answer/answer-spec.js';
+import type { AnswerSpec } from '../core/answer-spec.js';
 import type { Latency } from './delivery.js';
 import { FaultPlan, type FaultRate, type ScriptRule } from './fault-plan.js';
 import { DEFAULT_SIDE, type FilterSide } from './filter.js';

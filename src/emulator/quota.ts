@@ -13,11 +13,11 @@ export interface QuotaSettings {
    * What a request counts as: its prompt tokens + `max_tokens` × `best_of`, or its `max_tokens` alone. The
    * service does not say which; both appear in descriptions of it. @default 'full'
    */
-  readonly estimate: Estimate;
+  readonly estimate: QuotaEstimate;
 }
 
 export const ESTIMATES = ['full', 'max-tokens'] as const;
-export type Estimate = (typeof ESTIMATES)[number];
+export type QuotaEstimate = (typeof ESTIMATES)[number];
 
 /** What remains after a request; −1 is the service's value for unknown. */
 export interface Remaining {
@@ -123,7 +123,7 @@ function enter(counter: { window: number; used: number }, window: number): void 
 export function estimateOf(
   { maxTokens, bestOf }: { readonly maxTokens: number; readonly bestOf: number },
   promptTokens: readonly number[],
-  estimate: Estimate,
+  estimate: QuotaEstimate,
 ): number {
   return promptTokens.reduce(
     (total, tokens) => total + (estimate === 'full' ? tokens + maxTokens * bestOf : maxTokens),

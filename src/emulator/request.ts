@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type * as z from 'zod';
-import { parseJson } from '../json.js';
+import { parseJson } from '../core/json.js';
 import type { EmulatedOperation } from './operation.js';
 import {
   bodyNotJson,

@@ -1,12 +1,11 @@
 import { timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
-import type { Json } from '../model.js';
+import type { Json } from '../core/model.js';
 import { API_VERSIONS, type Model, modelOf } from '../service/catalogue.js';
 import { modelsBody } from './body.js';
 import { EMULATED, type EmulatedOperation } from './operation.js';
 import type { Service } from './options.js';
 import {
-  type Asked,
   apiVersionNotSupported,
   deploymentNotFound,
   keyRefused,
@@ -15,6 +14,7 @@ import {
   plainModelMissing,
   plainModelNotFound,
   plainModelOfConversation,
+  type RefusedRequest,
   resourceNotFound,
   tokenRefused,
 } from './refusal.js';
@@ -25,7 +25,7 @@ export interface Route {
   readonly target: Target | null;
 }
 
-export interface Target extends Asked {
+export interface Target extends RefusedRequest {
   /** The unit of quota. */
   readonly deployment: string;
   readonly model: Model;

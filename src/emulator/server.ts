@@ -1,5 +1,5 @@
 import { createServer } from 'node:http';
-import type { AnswerSpec } from '../answer/answer-spec.js';
+import type { AnswerSpec } from '../core/answer-spec.js';
 import { serve } from './exchange.js';
 import { type EmulatorOptions, serviceOf, TEST_KEYS } from './options.js';
 import type { QuotaSettings } from './quota.js';

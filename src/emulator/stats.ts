@@ -1,4 +1,4 @@
-import { fingerprintOf } from '../random.js';
+import { fingerprintOf } from '../core/random.js';
 import type { Completions } from './completion.js';
 import type { Delivery } from './delivery.js';
 

@@ -1,6 +1,6 @@
-import { UsageError } from '../errors.js';
-import { isObject } from '../json.js';
-import type { Json } from '../model.js';
+import { UsageError } from '../core/errors.js';
+import { isObject } from '../core/json.js';
+import type { Json } from '../core/model.js';
 
 /**
  * A schema of a library that implements Standard Schema and Standard JSON Schema

@@ -1,10 +1,10 @@
 import type { RunFlags, Settings } from '../config/settings.js';
-import type { Halt } from '../halt.js';
+import type { Halt } from '../core/halt.js';
 import type { RunEvent } from '../run/events.js';
 import type { RunResult } from '../run/pipeline.js';
-import type { Unconnected } from '../run/world.js';
+import type { OfflineContext } from '../run/run-context.js';
 import { haltOn, type JobOptions, type Opened } from './open.js';
-import { runOpened, type Surroundings } from './run-opened.js';
+import { type HostContext, runOpened } from './run-opened.js';
 
 /** Options of a run besides the job. Everything has a default. */
 export interface RunOptions extends JobOptions {
@@ -44,8 +44,8 @@ export async function begin<R extends RunResult>(
   { source, env, log, ...opened }: Opened,
   options: RunOptions,
   halt: Halt,
-  work: (settings: Settings, world: Unconnected) => Promise<R>,
-  reader: Pick<Surroundings, 'stdout' | 'ahead'> = {},
+  work: (settings: Settings, context: OfflineContext) => Promise<R>,
+  reader: Pick<HostContext, 'stdout' | 'maxUnwritten'> = {},
 ): Promise<R> {
   const { signal } = options;
   let release = (): void => {};
@@ -53,8 +53,8 @@ export async function begin<R extends RunResult>(
     release = haltOn(signal, halt);
     const leave = signal && { leave: signal };
     const onEvent = tellerOf(options, halt);
-    const world = { ...reader, ...leave, halt, log, env, stdin: source.stream, onEvent };
-    return await runOpened(opened, world, work);
+    const context = { ...reader, ...leave, halt, log, env, stdin: source.stream, onEvent };
+    return await runOpened(opened, context, work);
   } catch (error) {
     signal?.throwIfAborted();
     throw error;
@@ -76,7 +76,7 @@ function tellerOf({ onEvent, onProgress }: RunOptions, halt: Halt): (event: RunE
       onEvent?.(event);
       if (event.type === 'pulse' || event.type === 'run ended') onProgress?.(now);
     } catch (error) {
-      halt.pull({ kind: 'error', error });
+      halt.request({ kind: 'error', error });
     }
   };
 }

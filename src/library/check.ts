@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
-import { checkJob } from '../check/check-job.js';
-import type { CheckReport } from '../check/check-report.js';
-import { Halt } from '../halt.js';
+import { Halt } from '../core/halt.js';
+import { checkJob } from '../run/check/check-job.js';
+import type { CheckReport } from '../run/check/check-report.js';
 import { assertProgram } from '../run/on-finish.js';
 import type { Job } from './job.js';
 import { haltOn, type JobOptions, open } from './open.js';

@@ -1,6 +1,6 @@
-import { type Hooks, type HookWorld, onFinish, readyHooks } from '../run/on-finish.js';
+import { type HookContext, type Hooks, onFinish, readyHooks } from '../run/on-finish.js';
 import type { RunResult } from '../run/pipeline.js';
-import type { Unconnected, World } from '../run/world.js';
+import type { OfflineContext, RunContext } from '../run/run-context.js';
 import type { OpenedJob } from './opened-job.js';
 import { service } from './service.js';
 
@@ -15,8 +15,8 @@ export class Connection {
     private readonly say: (line: string) => void,
   ) {}
 
-  around(place: Omit<Unconnected, 'connect'>): Unconnected {
-    const connect = async (): Promise<World> => {
+  around(place: Omit<OfflineContext, 'connect'>): OfflineContext {
+    const connect = async (): Promise<RunContext> => {
       this.#found ??= this.#find();
       const { address, keys } = (await this.#found).access;
       return { ...place, connect, address, keys };
@@ -31,8 +31,8 @@ export class Connection {
   }
 
   /** Runs the hooks, unless the run never asked for the service. */
-  async finish(result: RunResult, world: HookWorld): Promise<void> {
-    if (this.#found !== null) await onFinish((await this.#found).hooks, result, world);
+  async finish(result: RunResult, context: HookContext): Promise<void> {
+    if (this.#found !== null) await onFinish((await this.#found).hooks, result, context);
   }
 
   async close(): Promise<void> {

@@ -4,8 +4,8 @@ import type { Environment } from '../config/environment.js';
 import { readJobFile } from '../config/job-file.js';
 import { invalidJob } from '../config/job-problem.js';
 import { jobSchema, type NamedJob } from '../config/job-schema.js';
-import { UsageError } from '../errors.js';
-import type { Json } from '../model.js';
+import { UsageError } from '../core/errors.js';
+import type { Json } from '../core/model.js';
 import { type AnswerRead, type AnswerSchema, isAnswerSchema, jsonSchemaOf, readBy } from './answer-schema.js';
 
 /** The fields of a job file, with unit and default as in `docs/job.schema.json`. */

@@ -2,7 +2,7 @@ import { resolve } from 'node:path';
 import { type Logger, pino } from 'pino';
 import { readEnvironment } from '../config/environment.js';
 import type { RunFlags } from '../config/settings.js';
-import type { Halt } from '../halt.js';
+import type { Halt } from '../core/halt.js';
 import { type Job, jobOf } from './job.js';
 import { type OpenedJob, openedJob } from './opened-job.js';
 import { type RowSource, type Rows, rowSource } from './rows.js';
@@ -71,7 +71,7 @@ export function open<A>(job: Job<A> | string, options: JobOptions, flags: RunFla
 /** @returns removes the listener @throws the signal's reason */
 export function haltOn(signal: AbortSignal | undefined, halt: Halt): () => void {
   signal?.throwIfAborted();
-  const abort = (): void => halt.pull({ kind: 'signal', signal: 'AbortSignal' });
+  const abort = (): void => halt.request({ kind: 'signal', signal: 'AbortSignal' });
   signal?.addEventListener('abort', abort, { once: true });
   return () => signal?.removeEventListener('abort', abort);
 }

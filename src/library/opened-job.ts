@@ -1,7 +1,7 @@
 import type { Environment } from '../config/environment.js';
 import type { NamedJob } from '../config/job-schema.js';
 import { type RunFlags, type Settings, settle } from '../config/settings.js';
-import { UsageError } from '../errors.js';
+import { UsageError } from '../core/errors.js';
 import { deploymentProblem } from '../service/catalogue.js';
 import { type EndpointSpec, withDeployment } from '../service/endpoint-spec.js';
 import { isShared, SHARED_QUEUES } from '../store/open.js';

@@ -1,4 +1,4 @@
-import type { AnswerSource, Fault, Filters, Json, Outcome, Usage } from '../model.js';
+import type { AnswerSource, Filters, Json, Outcome, Problem, Usage } from '../core/model.js';
 import type { AnswerRead } from './answer-schema.js';
 
 /** How a row ended: its record in a JSONL output, with the answer in the job's type. */
@@ -28,7 +28,7 @@ export interface ResultRow<A = Json, Input = { readonly [column: string]: Json }
   /** Milliseconds of the last call. */
   readonly latency_ms: number | null;
   /** Why the row failed, was filtered, or has an invalid answer. */
-  readonly error: Fault | null;
+  readonly error: Problem | null;
   /** With `input.dedupe`: the row from which the outcome was copied. */
   readonly copied_from?: number | null;
   /** With `input.only_new`: the run from which the outcome was taken. */

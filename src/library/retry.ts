@@ -1,10 +1,10 @@
 import { readSummary } from '../account/read-summary.js';
-import { UsageError } from '../errors.js';
-import { Halt } from '../halt.js';
-import type { Outcome } from '../model.js';
+import { retryOutput } from '../amend/retry.js';
+import { readSelection, selectionText } from '../amend/selection.js';
+import { UsageError } from '../core/errors.js';
+import { Halt } from '../core/halt.js';
+import type { Outcome } from '../core/model.js';
 import { findFinished } from '../resume/finished-output.js';
-import { retryOutput } from '../retry/retry.js';
-import { readSelection, selectionText } from '../retry/selection.js';
 import { begin, flagsOf, type RunOptions } from './begin.js';
 import type { Job } from './job.js';
 import { open } from './open.js';
@@ -55,8 +55,8 @@ export async function retry(output: string, options: RetryOptions = {}): Promise
   }
   const flags = { ...flagsOf(options), output, restart, retry: selectionText(selection) };
   const opened = open(job, { ...options, rows }, flags);
-  const { halted, ...result } = await begin(opened, options, new Halt(), (settings, world) =>
-    retryOutput(settings, selection, world),
+  const { halted, ...result } = await begin(opened, options, new Halt(), (settings, context) =>
+    retryOutput(settings, selection, context),
   );
   return result;
 }

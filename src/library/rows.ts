@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream';
-import { errorText, UsageError } from '../errors.js';
+import { errorText, UsageError } from '../core/errors.js';
 import type { InputSpec } from '../source/source.js';
 
 /**

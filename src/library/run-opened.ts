@@ -2,11 +2,11 @@ import { PassThrough, Readable } from 'node:stream';
 import type { Logger } from 'pino';
 import type { Settings } from '../config/settings.js';
 import type { RunResult } from '../run/pipeline.js';
-import type { Unconnected, World } from '../run/world.js';
+import type { OfflineContext, RunContext } from '../run/run-context.js';
 import { Connection } from './connection.js';
 import type { OpenedJob } from './opened-job.js';
 
-export interface Surroundings extends Pick<World, 'halt' | 'onBegun' | 'onEvent' | 'ahead'> {
+export interface HostContext extends Pick<RunContext, 'halt' | 'onBegun' | 'onEvent' | 'maxUnwritten'> {
   /** Takes messages for the user. */
   readonly log: Logger;
   /** Inherited by the command of `on_finish`, without the keys. */
@@ -25,10 +25,10 @@ export interface Surroundings extends Pick<World, 'halt' | 'onBegun' | 'onEvent'
  */
 export async function runOpened<R extends RunResult>(
   { environment, job, settings }: OpenedJob,
-  { env, leave, stdin, stdout, ...world }: Surroundings,
-  work: (settings: Settings, world: Unconnected) => Promise<R>,
+  { env, leave, stdin, stdout, ...context }: HostContext,
+  work: (settings: Settings, context: OfflineContext) => Promise<R>,
 ): Promise<R> {
-  const { log } = world;
+  const { log } = context;
   const say = (line: string): void => {
     const warning = /^warning: (.*)/s.exec(line)?.[1];
     if (warning === undefined) log.info(line);
@@ -37,7 +37,7 @@ export async function runOpened<R extends RunResult>(
   const connection = new Connection({ environment, job, settings }, say);
   try {
     const around = connection.around({
-      ...world,
+      ...context,
       stdin: stdin ?? Readable.from([]),
       stdout: stdout ?? new PassThrough().resume(),
       stderr: new PassThrough().resume(),

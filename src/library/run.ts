@@ -1,10 +1,10 @@
 import { PassThrough } from 'node:stream';
 import type { Summary } from '../account/summary.js';
-import { StopError, UsageError } from '../errors.js';
-import { Halt } from '../halt.js';
-import type { Json } from '../model.js';
+import { extendOutput } from '../amend/extend.js';
+import { StopError, UsageError } from '../core/errors.js';
+import { Halt } from '../core/halt.js';
+import type { Json } from '../core/model.js';
 import { outputFormatOf } from '../output/format.js';
-import { extendOutput } from '../retry/extend.js';
 import { type RunResult as PipelineResult, runJob } from '../run/pipeline.js';
 import { begin, flagsOf, type RunOptions } from './begin.js';
 import type { Job } from './job.js';
@@ -118,7 +118,7 @@ function rowsOf(job: Job<unknown> | string, options: RowRunOptions): Results<unk
       next: () => rows.next(),
       // Ends the wait for a row at once; the generator itself would return only after that row.
       return: () => {
-        halt.pull({ kind: 'signal', signal: 'AbortSignal' });
+        halt.request({ kind: 'signal', signal: 'AbortSignal' });
         return rows.return();
       },
     }),
@@ -141,7 +141,9 @@ async function* iterate(
   const { ahead = AHEAD } = options;
   // Holds the records of one commit: the run waits until they are taken.
   const sink = new PassThrough({ objectMode: true, highWaterMark: 1 });
-  const running = begin(opened, options, halt, runJob, { stdout: sink, ahead }).finally(() => sink.end());
+  const running = begin(opened, options, halt, runJob, { stdout: sink, maxUnwritten: ahead }).finally(() =>
+    sink.end(),
+  );
   begun(running.then(({ summary }) => summary));
   try {
     for await (const text of sink.iterator({ destroyOnReturn: false })) {
@@ -150,10 +152,10 @@ async function* iterate(
     }
     const { halted } = await running;
     if (halted !== null) options.signal?.throwIfAborted();
-    if (halted?.kind === 'stop') throw new StopError(halted.fault.code, halted.fault.message);
+    if (halted?.kind === 'stop') throw new StopError(halted.problem.code, halted.problem.message);
   } finally {
     // The loop was left: no more rows are called, and the rest is dropped.
-    halt.pull({ kind: 'signal', signal: 'AbortSignal' });
+    halt.request({ kind: 'signal', signal: 'AbortSignal' });
     sink.resume();
     await running.catch(() => {});
   }

@@ -1,6 +1,6 @@
 import { stringify } from 'csv-stringify/sync';
-import { valueText } from '../json.js';
-import { inert } from './formula.js';
+import { valueText } from '../core/json.js';
+import { escapeFormula } from './formula.js';
 import { inputNames, type OutputFormat, type RecordFormat, type RecordLayout } from './record.js';
 import { answerFacts, REVIEWED, recordFacts } from './result-columns.js';
 
@@ -40,7 +40,7 @@ const FEW = 3;
  * @param formulas `protect` makes the header inert as well
  */
 function csvRecords({ columns, parts }: RecordLayout, formulas: 'protect' | 'raw'): RecordFormat {
-  const cell = formulas === 'raw' ? (text: string): string => text : inert;
+  const cell = formulas === 'raw' ? (text: string): string => text : escapeFormula;
   const options = {
     record_delimiter: '\n',
     quote_record_delimiter: true,

@@ -1,6 +1,6 @@
 import { extname } from 'node:path';
 import type { AnswerReader } from '../answer/answer.js';
-import { either, UsageError } from '../errors.js';
+import { either, UsageError } from '../core/errors.js';
 import { csv } from './csv.js';
 import { jsonl } from './jsonl.js';
 import { PACKED_ENDINGS, plainName } from './output-bytes.js';

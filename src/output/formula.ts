@@ -13,14 +13,14 @@ const UNSEEN = /[\s\p{Cc}\p{Cf}]/u;
 const NUMBER = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\s*$/;
 
 /** The text of a CSV cell, made inert. A plain number such as `-5` or `+1e3` is inert already. */
-export function inert(cell: string): string {
+export function escapeFormula(cell: string): string {
   // Nearly every cell begins with a letter or a digit.
   if (LETTER_OR_DIGIT.test(cell)) return cell;
   return wouldRun(cell, quotesBefore(cell)) ? `'${cell}` : cell;
 }
 
-/** Undoes {@link inert}. */
-export function uninert(cell: string): string {
+/** Undoes {@link escapeFormula}. */
+export function unescapeFormula(cell: string): string {
   const quotes = quotesBefore(cell);
   return quotes > 0 && wouldRun(cell, quotes) ? cell.slice(1) : cell;
 }

@@ -1,6 +1,6 @@
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
-import { errorText, UsageError } from '../errors.js';
+import { errorText, UsageError } from '../core/errors.js';
 import { inflate, zlibCode } from '../source/open.js';
 import { type Packing, PIECE } from './packing.js';
 

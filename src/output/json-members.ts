@@ -1,8 +1,8 @@
-import type { Place } from './record.js';
+import type { ByteRange } from './record.js';
 
 export interface JsonMembers {
   /** Where the value of a member stands; of duplicate names the last counts, as in `JSON.parse`. */
-  placeOf(name: string): Place | null;
+  placeOf(name: string): ByteRange | null;
   names(): string[];
 }
 

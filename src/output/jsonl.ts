@@ -1,5 +1,5 @@
-import { memberTexts, parseExact } from '../json.js';
-import type { Confidence, Fault } from '../model.js';
+import { memberTexts, parseExact } from '../core/json.js';
+import type { Confidence, Problem } from '../core/model.js';
 import { jsonMembers } from './json-members.js';
 import { inputNames, type OutputFormat, type RecordFormat, type RecordLayout } from './record.js';
 import {
@@ -84,7 +84,7 @@ function memberOf(part: Part, layout: RecordLayout): Member {
   }
 }
 
-const errorJson = (error: Fault | null): string =>
+const errorJson = (error: Problem | null): string =>
   JSON.stringify(error && { code: error.code, message: error.message });
 
 /** A row that is no JSON object (fault 11) stays the text of its line. */
@@ -96,7 +96,7 @@ function inputJson({ row }: RecordFacts, fields: readonly string[] | null): stri
       fields,
     );
   }
-  if (row.fault !== undefined) return JSON.stringify(source);
+  if (row.problem !== undefined) return JSON.stringify(source);
   // A line break in JSON is white space; in the output it would end the record.
   return fields === null ? source.trim().replaceAll(/[\r\n]/g, ' ') : object(memberTexts(source), fields);
 }
@@ -111,7 +111,7 @@ function probabilitiesJson(confidence: Confidence | null, labels: readonly strin
 }
 
 function answerJson({ answer }: RecordFacts, { answer: { columns, shape } }: RecordLayout): string {
-  if (answer === null || answer.fault !== null) return 'null';
+  if (answer === null || answer.problem !== null) return 'null';
   const values = answer.values.map((value) => JSON.stringify(value));
   return shape === 'object'
     ? object(

@@ -1,5 +1,5 @@
 import { createReadStream } from 'node:fs';
-import { errorText, PromptmillError, UsageError } from '../errors.js';
+import { errorText, PromptmillError, UsageError } from '../core/errors.js';
 import { gzip } from './gzip.js';
 import { type Packing, PIECE } from './packing.js';
 

@@ -1,9 +1,9 @@
 import * as z from 'zod';
 import { ABSTAINED, answerReader } from '../answer/answer.js';
-import type { AnswerSpec } from '../answer/answer-spec.js';
 import { type Gold, goldCell } from '../answer/gold.js';
-import { UsageError } from '../errors.js';
-import { exactOr, isObject, valueText } from '../json.js';
+import type { AnswerSpec } from '../core/answer-spec.js';
+import { UsageError } from '../core/errors.js';
+import { exactOr, isObject, valueText } from '../core/json.js';
 import {
   type Answer,
   type AnswerSource,
@@ -16,11 +16,11 @@ import {
   type Outcome,
   STATUSES,
   type Usage,
-} from '../model.js';
+} from '../core/model.js';
 import { outputFormatOf } from './format.js';
-import { inert, uninert } from './formula.js';
+import { escapeFormula, unescapeFormula } from './formula.js';
 import { outputBytes, readable } from './output-bytes.js';
-import { hasInput, type OutputFormat, type Place, type RecordValues, recordLayout } from './record.js';
+import { type ByteRange, hasInput, type OutputFormat, type RecordValues, recordLayout } from './record.js';
 import { damageOf, type OriginColumn, probabilityColumns, RESULTS } from './result-columns.js';
 
 /*
@@ -122,11 +122,11 @@ export class RecordReader {
   }
 
   plain(cell: string): string {
-    return this.job.formulas === 'protect' ? uninert(cell) : cell;
+    return this.job.formulas === 'protect' ? unescapeFormula(cell) : cell;
   }
 
   header(column: string): string {
-    return this.isCsv && this.job.formulas === 'protect' ? inert(column) : column;
+    return this.isCsv && this.job.formulas === 'protect' ? escapeFormula(column) : column;
   }
 
   /** Name of an input column in a record, which may be renamed. Null if `output.columns` omits it. */
@@ -154,7 +154,7 @@ function answerNames(job: RecordedJob): string[] {
   return columns.filter(({ part }) => part === 'answer').map(({ name }) => name);
 }
 
-interface EndedRow {
+interface CountedRow {
   readonly outcome: Outcome;
   readonly answer: Answer | null;
   readonly gold: Gold | null;
@@ -348,7 +348,7 @@ export class OutputRecord {
     const isInvalid = isEmpty && !abstained && isFaulty;
     return {
       ...{ values, counted: [], abstained },
-      fault: isInvalid ? NO_ANSWER : null,
+      problem: isInvalid ? NO_ANSWER : null,
       confidence: isInvalid ? null : this.confidence,
     };
   }
@@ -360,7 +360,7 @@ export class OutputRecord {
   said(recorded: Answer): Answer {
     if (!this.reader.asksConfidence || !this.has('text')) return recorded;
     const said = this.reader.job.answer.read({ text: valueText(this.text), finish_reason: null });
-    return { ...said, confidence: said.fault === null ? this.confidence : null };
+    return { ...said, confidence: said.problem === null ? this.confidence : null };
   }
 
   /**
@@ -397,7 +397,7 @@ export class OutputRecord {
    * @param gold column with the right answer; null for none
    * @param isMerged answers may be a person's: read the model's from the text
    */
-  ended(gold: string | null, isMerged = false): EndedRow | null {
+  counted(gold: string | null, isMerged = false): CountedRow | null {
     const outcome = this.outcome();
     if (outcome === null) return null;
     const cell = gold === null ? null : this.gold(gold);
@@ -412,12 +412,13 @@ export class OutputRecord {
       return this.#saidFirst(outcome.completion, this.hasConfidence && confidence ? { confidence } : {});
     }
     if (outcome.status !== 'completed') return null;
-    if (job.spec.kind === 'text') return { values: [], counted: [], fault: null };
+    if (job.spec.kind === 'text') return { values: [], counted: [], problem: null };
     const { confidence, ...read } = this.answer(gold);
     const sure = this.hasConfidence && confidence !== undefined ? { confidence } : {};
     const repaired = this.answerSource === 'repaired' ? { repaired: true as const } : {};
     const answer = { ...read, ...repaired, ...sure };
-    if (read.fault !== null) return { ...answer, counted: noAnswer, fault: this.#error() ?? read.fault };
+    if (read.problem !== null)
+      return { ...answer, counted: noAnswer, problem: this.#error() ?? read.problem };
     if (read.abstained) {
       const { values, label = values[0] } = this.said(answer);
       return { ...answer, counted: [ABSTAINED], ...(typeof label === 'string' && { label }) };
@@ -432,7 +433,7 @@ export class OutputRecord {
   #saidFirst(completion: Completion, sure: Pick<Answer, 'confidence'>): Answer {
     const { spec, answer } = this.reader.job;
     const { label, abstained: _, confidence: __, ...read } = answer.read(completion);
-    if (read.fault !== null) return read;
+    if (read.problem !== null) return read;
     const said = label === undefined ? read : { ...read, values: [label], counted: [String(label)] };
     const below = spec.kind === 'labels' ? spec.abstainBelow : undefined;
     if (below === undefined || (sure.confidence?.value ?? 0) >= below) return { ...said, ...sure };
@@ -534,7 +535,7 @@ export class OutputRecord {
     return value === '' && this.reader.isCsv ? null : value;
   }
 
-  #placeOf(name: string): Place | null {
+  #placeOf(name: string): ByteRange | null {
     return this.#found.placeOf(name);
   }
 

@@ -1,8 +1,8 @@
 import type { AnswerReader } from '../answer/answer.js';
 import { labelsCell } from '../answer/label-answer.js';
-import { UsageError } from '../errors.js';
-import type { Answer, Json, Outcome, Row } from '../model.js';
-import { unknownNames } from '../nearest.js';
+import { UsageError } from '../core/errors.js';
+import type { Answer, Json, Outcome, Row } from '../core/model.js';
+import { unknownNames } from '../core/nearest.js';
 import {
   ABSTAINED,
   ANSWER_SOURCE,
@@ -58,13 +58,13 @@ export interface OutputFormat {
 
 export interface RecordValues {
   /** Null if the record has no such value. */
-  placeOf(name: string): Place | null;
+  placeOf(name: string): ByteRange | null;
   names(): readonly string[];
   /** What is wrong with the record as a whole, in words. @default null */
   readonly flaw?: string | null;
 }
 
-export interface Place {
+export interface ByteRange {
   readonly start: number;
   readonly end: number;
 }

@@ -4,14 +4,14 @@ import type {
   AnswerSource,
   Completed,
   Completion,
-  Fault,
   FilterResults,
   Filters,
   FilterVerdict,
   Json,
   Outcome,
+  Problem,
   Row,
-} from '../model.js';
+} from '../core/model.js';
 
 export type OriginColumn = 'copied_from' | 'carried_from';
 
@@ -228,9 +228,9 @@ function originOf(outcome: Outcome, name: OriginColumn): number | string | null 
 }
 
 /** The error of the row, or of a `completed` row what is wrong with its answer. */
-export function recordError({ outcome, answer }: RecordFacts): Fault | null {
+export function recordError({ outcome, answer }: RecordFacts): Problem | null {
   if ('error' in outcome) return outcome.error;
-  return outcome.status === 'completed' ? completedFault(outcome.completion, answer) : null;
+  return outcome.status === 'completed' ? completedProblem(outcome.completion, answer) : null;
 }
 
 /** The service's Unix seconds as ISO 8601; `null` if they are no date. */
@@ -264,15 +264,15 @@ function verdict(results: FilterResults | null, category: string): FilterVerdict
   return results !== null && Object.hasOwn(results, category) ? results[category] : undefined;
 }
 
-export function completedFault(completion: Completion, answer: Answer | null): Fault | null {
-  if (answer?.fault) return answer.fault;
+export function completedProblem(completion: Completion, answer: Answer | null): Problem | null {
+  if (answer?.problem) return answer.problem;
   return completion.damaged === undefined ? null : DAMAGES[completion.damaged];
 }
 
 export const damageOf = (code: string | undefined): Completion['damaged'] =>
   (['bytes', 'cut', 'logprobs', 'prompt'] as const).find((damage) => DAMAGES[damage].code === code);
 
-const DAMAGES: { readonly [damage in NonNullable<Completion['damaged']>]: Fault } = {
+const DAMAGES: { readonly [damage in NonNullable<Completion['damaged']>]: Problem } = {
   bytes: {
     code: 'invalid_utf8',
     message: 'the text has bytes that are no UTF-8: each of them is shown as U+FFFD',

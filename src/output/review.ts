@@ -1,6 +1,6 @@
 import { stringify } from 'csv-stringify/sync';
-import { valueText } from '../json.js';
-import { inert } from './formula.js';
+import { valueText } from '../core/json.js';
+import { escapeFormula } from './formula.js';
 import { type Output, readOutput } from './reader.js';
 
 /**
@@ -16,7 +16,8 @@ export async function* review(
   const lines = (cells: string[][]): string =>
     stringify(cells, { record_delimiter: '\n', quote_record_delimiter: true });
   // A CSV output has inert cells already.
-  const cell = !output.format.hasHeader && formulas === 'protect' ? inert : (text: string): string => text;
+  const cell =
+    !output.format.hasHeader && formulas === 'protect' ? escapeFormula : (text: string): string => text;
   yield lines([['row', ...reviewed.map((name) => (name === 'row' ? freeName(name, reviewed) : name))]]);
   for await (const batch of readOutput(output)) {
     // Row n of the output is row n of the input.

@@ -3,9 +3,9 @@ import { lstatSync, rmSync } from 'node:fs';
 import { type FileHandle, open, rename, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { getSystemErrorMap } from 'node:util';
-import { steadyNow } from '../clock.js';
-import { isDiskFull } from '../errors.js';
-import { createOwn, type FileId, fileAt, isSame, modeOf, openOwn } from './own-file.js';
+import { steadyNow } from '../core/clock.js';
+import { isDiskFull } from '../core/errors.js';
+import { createPlainFile, type FileId, fileAt, isSame, modeOf, openPlainFile } from './plain-file.js';
 
 export interface RecordWriter {
   readonly bytes: number;
@@ -38,7 +38,7 @@ export class PartFile implements RecordWriter {
    */
   static async open(path: string, bytes: number, anew = false, mode?: number): Promise<PartFile> {
     return await writing(path, async () => {
-      let file = bytes === 0 ? await createOwn(path, mode) : await openOwn(path);
+      let file = bytes === 0 ? await createPlainFile(path, mode) : await openPlainFile(path);
       try {
         if (bytes > 0 && (anew || (await file.stat()).nlink > 1)) {
           const original = file;
@@ -89,7 +89,7 @@ export class PartFile implements RecordWriter {
   }
 
   /** Copies what is committed into a new file: a deleted file stays readable while it is open. */
-  async rescue(path: string): Promise<void> {
+  async salvage(path: string): Promise<void> {
     await writing(path, async () => {
       const file = await open(path, 'wx', (await this.file.stat()).mode & 0o777);
       await copyBytes(this.file, file, this.position).finally(() => file.close());
@@ -102,7 +102,7 @@ export class PartFile implements RecordWriter {
 }
 
 export async function sealOfFile(path: string): Promise<{ readonly bytes: number; readonly seal: string }> {
-  const file = await openOwn(path);
+  const file = await openPlainFile(path);
   try {
     const { size: bytes } = await file.stat();
     return { bytes, seal: sealOf(await tailOf(file, bytes)) };
@@ -113,7 +113,7 @@ export async function sealOfFile(path: string): Promise<{ readonly bytes: number
 
 /** Of the first `bytes`. */
 export async function isSealed(path: string, bytes: number, seal: string): Promise<boolean> {
-  const file = await openOwn(path);
+  const file = await openPlainFile(path);
   try {
     return sealOf(await tailOf(file, bytes)) === seal;
   } finally {
@@ -235,7 +235,7 @@ function remove({ path, file }: Temporary): void {
 }
 
 async function begin(temporary: Temporary, mode?: number): Promise<FileHandle> {
-  const file = await createOwn(temporary.path, mode);
+  const file = await createPlainFile(temporary.path, mode);
   temporary.file = await file.stat();
   return file;
 }

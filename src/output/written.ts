@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import * as z from 'zod';
-import { count, counted } from '../figures.js';
+import { count, counted } from '../core/figures.js';
 import { outputFormatOf } from './format.js';
 import { outputBytes, packingOf } from './output-bytes.js';
 import type { Packing } from './packing.js';

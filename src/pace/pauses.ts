@@ -1,4 +1,4 @@
-import { doubledMs } from '../backoff.js';
+import { doubledMs } from '../core/backoff.js';
 
 /** Longest pause for one hint, in ms: after an hour a call asks again. */
 const LONGEST_HINT_MS = 3_600_000;
@@ -54,7 +54,7 @@ const FIRST_PROBE_MS = 1_000;
 
 export interface FailedCall {
   readonly rows: readonly string[];
-  readonly fault: { readonly code: string; readonly message: string };
+  readonly problem: { readonly code: string; readonly message: string };
   /** False when no connection was made: that is never the fault of a row. */
   readonly connected: boolean;
   readonly mayBeRequest: boolean;
@@ -65,7 +65,7 @@ export interface FailedCall {
 export interface OutageView {
   readonly since: number;
   readonly until: number;
-  readonly fault: FailedCall['fault'];
+  readonly problem: FailedCall['problem'];
   /** True when calls reached the service, so that the rows may be the cause. */
   readonly connected: boolean;
   readonly rows: number;
@@ -101,8 +101,8 @@ export class Outage {
 
   get view(): OutageView | null {
     if (this.#pauses === 0 || this.#last === null) return null;
-    const { fault, connected } = this.#last;
-    return { since: this.#since, until: this.#until, fault, connected, rows: this.#all.size };
+    const { problem, connected } = this.#last;
+    return { since: this.#since, until: this.#until, problem, connected, rows: this.#all.size };
   }
 
   /** Resolves when the plain call has decided. */
@@ -116,7 +116,7 @@ export class Outage {
    *   and reported to `decided`
    */
   failed(call: FailedCall, now: number, random: number): number | 'doubt' | null {
-    const said = call.mayBeRequest ? call.fault.message : null;
+    const said = call.mayBeRequest ? call.problem.message : null;
     if (this.#last === null) {
       this.#since = now;
       this.#said = said;
@@ -187,7 +187,7 @@ export interface Calling {
 export function serviceWait({ outage, waitingMs }: Calling, now: number): string | null {
   if (outage) {
     const next = outage.until > now ? `next call at ${clock(outage.until)}` : 'one call tries it';
-    return `waiting since ${clock(outage.since)}: ${outage.fault.message}; ${next}`;
+    return `waiting since ${clock(outage.since)}: ${outage.problem.message}; ${next}`;
   }
   return waitingMs >= 1000 ? `the service asked to wait until ${clock(now + waitingMs)}` : null;
 }

@@ -1,8 +1,8 @@
 import {
   areAlike,
   begun,
-  first,
   type FoundRate,
+  first,
   grown,
   hitEverybody,
   LONG_MS,

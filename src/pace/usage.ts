@@ -1,4 +1,4 @@
-import type { Parameters } from '../model.js';
+import type { Parameters } from '../core/model.js';
 import { estimateTokens } from '../prompt/tokens.js';
 import { candidatesOf, DEFAULT_MAX_TOKENS } from '../service/parameters.js';
 import { withCallsBefore } from './found-rate.js';
@@ -6,7 +6,7 @@ import { known, msPerToken, NOTHING, type PaceLimits, type SharedPace } from './
 
 const WEIGHT = 0.05;
 
-/** What the service counts when it admits a request; see {@link TokenEstimate}. */
+/** What the service counts when it admits a request; see {@link TokenEstimator}. */
 type TokenBasis = 'full' | 'learned';
 
 export interface Reserved {
@@ -28,7 +28,7 @@ export interface Reserved {
  * Prompts are estimated by characters and a moving ratio. Exact counts would cost more than they gain: errors
  * of single prompts even out over a minute, and the actual usage corrects the rest.
  */
-export class TokenEstimate {
+export class TokenEstimator {
   /** Actual prompt tokens per estimated one. */
   #ratio = 1;
   /** Generated tokens per allowed one; null before the first answer. */

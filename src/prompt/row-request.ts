@@ -1,6 +1,6 @@
-import { UsageError } from '../errors.js';
-import type { Fault, Json, Outcome, Parameters, Row } from '../model.js';
-import { unknownNames } from '../nearest.js';
+import { UsageError } from '../core/errors.js';
+import type { Json, Outcome, Parameters, Problem, Row } from '../core/model.js';
+import { unknownNames } from '../core/nearest.js';
 import { checkParameters, parameterFromText } from '../service/parameters.js';
 import { compileTemplate, type Template, type TemplateInput } from './template.js';
 
@@ -9,7 +9,7 @@ export type RowRequest =
   | { readonly kind: 'settled'; readonly outcome: Outcome };
 
 /** Null when the prompt fits the context window along with its answer. */
-type FitsContext = (prompt: string, maxTokens: Parameters['max_tokens']) => Fault | null;
+type FitsContext = (prompt: string, maxTokens: Parameters['max_tokens']) => Problem | null;
 
 export interface RequestPlan {
   /** Null: the row's `prompt` field is the prompt. */
@@ -80,7 +80,7 @@ export function checkColumns(
  * `body.model` is ignored: the deployment is the job's.
  */
 export function rowRequest(row: Row, plan: RequestPlan): RowRequest {
-  if (row.fault !== undefined) return failed(row.fault);
+  if (row.problem !== undefined) return failed(row.problem);
   if (emptyFields(row, plan.require).length > 0) {
     return { kind: 'settled', outcome: { status: 'skipped' } };
   }
@@ -122,7 +122,7 @@ export function emptyFields(row: Row, require: readonly string[]): readonly stri
   return require.filter((name) => isEmpty(row.fields.get(name)));
 }
 
-function failed(error: Fault): RowRequest {
+function failed(error: Problem): RowRequest {
   return { kind: 'settled', outcome: { status: 'failed', error, attempts: 0, latency_ms: null } };
 }
 

@@ -1,8 +1,8 @@
 import Mustache, { type TemplateSpans } from 'mustache';
-import { errorText, UsageError } from '../errors.js';
-import { valueText } from '../json.js';
-import type { Json, Row } from '../model.js';
-import { unknownNames } from '../nearest.js';
+import { errorText, UsageError } from '../core/errors.js';
+import { valueText } from '../core/json.js';
+import type { Json, Row } from '../core/model.js';
+import { unknownNames } from '../core/nearest.js';
 import type { InputFormat } from '../source/input.js';
 
 export interface Template {
@@ -174,7 +174,7 @@ class TextWriter extends Mustache.Writer {
   }
 }
 
-export interface Asked {
+export interface InvalidAnswer {
   readonly prompt: string;
   /** Null when there was no text. */
   readonly answer: string | null;
@@ -184,7 +184,7 @@ export interface Asked {
 /** In characters. */
 const LONGEST = { answer: 2_000, problem: 1_000 } as const;
 
-/** @throws UsageError when it is invalid, or uses names not in {@link Asked} */
+/** @throws UsageError when it is invalid, or uses names not in {@link InvalidAnswer} */
 export const followUpTemplate = (text: string): Template =>
   compileTemplate(text, {
     name: 'a prompt that asks again',
@@ -197,7 +197,7 @@ export const followUpTemplate = (text: string): Template =>
  * Long answers and problems are cut, and never parsed as templates.
  * @param template the job's own; null: the problem in parentheses, then the prompt, which the model continues
  */
-export function followUp(template: string | null, { prompt, answer, problem }: Asked): string {
+export function followUp(template: string | null, { prompt, answer, problem }: InvalidAnswer): string {
   const short = {
     prompt,
     answer: beginning((answer ?? '').trim(), LONGEST.answer),

@@ -1,5 +1,5 @@
 import { createRequire } from 'node:module';
-import type { Fault } from '../model.js';
+import type { Problem } from '../core/model.js';
 import { DEFAULT_MAX_TOKENS } from '../service/parameters.js';
 
 const require = createRequire(import.meta.url);
@@ -163,7 +163,7 @@ export function estimateTokens(text: string): number {
 export function contextCheck(
   contextWindow: number,
   tokenizer: () => Pick<Tokenizer, 'count'>,
-): (prompt: string, maxTokens: number | null | undefined) => Fault | null {
+): (prompt: string, maxTokens: number | null | undefined) => Problem | null {
   return (prompt, maxTokens) => {
     const generated = maxTokens ?? DEFAULT_MAX_TOKENS;
     const room = contextWindow - generated;

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Job, type JobType, Queue } from 'bullmq';
 import type { Logger } from 'pino';
-import { errorText } from '../errors.js';
+import { errorText } from '../core/errors.js';
 import type { Store } from '../store/store.js';
 import { type Chunk, type ChunkData, decodeChunk, encodeChunk } from './chunk.js';
 import { chunkId, isEntryOf } from './names.js';
@@ -178,7 +178,7 @@ export class ChunkQueue {
    * if BullMQ had counted them. Only the process of the run does this. Each entry is read once more: its
    * worker, awake again, or BullMQ may have requeued it and another worker taken it.
    */
-  async takeBack(run: string, workers: ReadonlySet<string>): Promise<void> {
+  async requeueHeldBy(run: string, workers: ReadonlySet<string>): Promise<void> {
     const active = await this.#queue.getJobs(['active']);
     const held = active.filter((job) => job?.data?.run === run && workers.has(job.processedBy ?? ''));
     let moved = 0;

@@ -1,8 +1,8 @@
 import * as z from 'zod';
-import { type AnswerSpec, answerSpecSchema } from '../answer/answer-spec.js';
-import type { Budget } from '../budget/budget.js';
-import { parseJson } from '../json.js';
-import type { Parameters } from '../model.js';
+import { type AnswerSpec, answerSpecSchema } from '../core/answer-spec.js';
+import { parseJson } from '../core/json.js';
+import type { Parameters } from '../core/model.js';
+import type { Budget } from '../pace/budget.js';
 import { type EndpointSpec, endpointSpecSchema } from '../service/endpoint-spec.js';
 import { parametersSchema, requestParametersSchema } from '../service/parameters.js';
 
@@ -20,7 +20,7 @@ export interface ChunkBudget extends Budget {
 }
 
 /** What to do about invalid answers (`answer.on_invalid`). */
-export interface Asks {
+export interface OnInvalid {
   readonly answer: AnswerSpec;
   readonly again: number;
   /** Template of the follow-up prompt; null for the default. */
@@ -42,7 +42,7 @@ export interface Chunk {
   /** A row whose call has an unknown end is not called again: it ends `failed`. */
   readonly hold: boolean;
   /** Null: an invalid answer stays as it is. */
-  readonly asks: Asks | null;
+  readonly asks: OnInvalid | null;
   readonly rows: readonly ChunkRow[];
 }
 

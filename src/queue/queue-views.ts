@@ -1,7 +1,7 @@
 import { Queue } from 'bullmq';
 import type { Logger } from 'pino';
-import { within } from '../clock.js';
-import { eachOf } from '../store/counters.js';
+import { within } from '../core/clock.js';
+import { eachOf } from '../core/counters.js';
 import type { Store } from '../store/store.js';
 import { decodeChunk } from './chunk.js';
 

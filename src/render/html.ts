@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { count, percent } from '../figures.js';
-import { packageFile } from '../package-file.js';
+import { count, percent } from '../core/figures.js';
+import { packageFile } from '../core/package-file.js';
 import { pictureOf } from './charts.js';
 import {
   type Block,

@@ -1,6 +1,6 @@
-import { count, percent } from '../figures.js';
+import { count, percent } from '../core/figures.js';
 import { type Block, chartTable, type Document, type Figures, type RowTable, shownIn } from './document.js';
-import { plain, plainLines } from './terminal-text.js';
+import { escapeControls, escapeControlsInLines } from './terminal-text.js';
 
 /** GitHub Flavored Markdown (https://github.github.com/gfm/), ending in a line feed. */
 export function renderMarkdown(document: Document): string {
@@ -108,12 +108,12 @@ const MARKUP = /[\\`*_{}[\]()<>#+\-.!|~&$^:@=]/g;
 
 /** One line of literal text: no markup, link or cell border, and nothing that hides or reorders it. */
 const escaped = (raw: string): string =>
-  plain(raw.replace(/[\t\n\r\p{Zl}\p{Zp}]+/gu, ' '))
+  escapeControls(raw.replace(/[\t\n\r\p{Zl}\p{Zp}]+/gu, ' '))
     .trim()
     .replace(MARKUP, (char) => (/[<>&:@]/.test(char) ? `&#${char.charCodeAt(0)};` : `\\${char}`));
 
 function code(content: string): string {
   const longest = Math.max(2, ...[...content.matchAll(/`+/g)].map(([run]) => run.length));
   const fence = '`'.repeat(longest + 1);
-  return `${fence}\n${plainLines(content)}\n${fence}`;
+  return `${fence}\n${escapeControlsInLines(content)}\n${fence}`;
 }

@@ -1,4 +1,4 @@
-import { plainLines } from './terminal-text.js';
+import { escapeControlsInLines } from './terminal-text.js';
 
 /** Everything else in a page is escaped text, so a row or a model cannot write markup. */
 class Markup {
@@ -35,4 +35,4 @@ const ENTITIES: Readonly<Record<string, string>> = {
 
 /** Lines and tabs stay; characters that hide or reorder text are shown as on a terminal. */
 export const escaped = (text: string): string =>
-  plainLines(text).replace(/[&<>"']/g, (char) => ENTITIES[char] ?? '');
+  escapeControlsInLines(text).replace(/[&<>"']/g, (char) => ENTITIES[char] ?? '');

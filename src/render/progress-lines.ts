@@ -1,6 +1,6 @@
-import { count, duration, rate } from '../figures.js';
-import { asStarted } from '../started.js';
-import { cells, clip, type Paint, plain } from './terminal-text.js';
+import { count, duration, rate } from '../core/figures.js';
+import { asStarted } from '../core/started.js';
+import { cells, clip, escapeControls, type Paint } from './terminal-text.js';
 
 export interface ProgressView {
   readonly total: number;
@@ -48,7 +48,7 @@ export function plainLine(view: ProgressView): string {
     percentDone(view),
     rateText(view),
     left && `about ${left} left`,
-    asStarted(plain(view.waiting ?? '')),
+    asStarted(escapeControls(view.waiting ?? '')),
     inFlightText(view),
     view.inFlight === null && view.failed === 0 ? '' : `${count(view.failed)} failed`,
     invalidText(view),
@@ -69,7 +69,10 @@ export function barLine(view: ProgressView, width: number): string {
     { text: left && `${left} left`, importance: 4 },
     // A reason for waiting that is too long is cut, not dropped.
     {
-      text: clip(asStarted(plain(view.waiting ?? '')), Math.max(1, width - cells(percent) - GAP.length)),
+      text: clip(
+        asStarted(escapeControls(view.waiting ?? '')),
+        Math.max(1, width - cells(percent) - GAP.length),
+      ),
       importance: 2,
     },
     { text: inFlightText(view), importance: 8 },

@@ -1,8 +1,8 @@
 import { type RateWindow, rateOf, sampled } from '../account/rate.js';
-import { asStarted } from '../started.js';
+import { asStarted } from '../core/started.js';
 import { barLine, type ProgressView, plainLine } from './progress-lines.js';
 import { Screen, type TerminalStream } from './screen.js';
-import { plain, words } from './terminal-text.js';
+import { escapeControls, words } from './terminal-text.js';
 
 type ProgressUpdate = Pick<ProgressView, 'done' | 'failed' | 'invalid'> & {
   /** @default 0 */
@@ -100,7 +100,7 @@ function startLines({ stream, everyMs = 5000 }: ProgressOptions, gauge: Gauge): 
   return {
     update: (now) => gauge.set(now),
     note(message) {
-      if (!stopped) stream.write(`${asStarted(plain(message))}\n`);
+      if (!stopped) stream.write(`${asStarted(escapeControls(message))}\n`);
     },
     stop() {
       stopped = true;
@@ -117,7 +117,8 @@ function startScreen({ stream, lines = oneLine }: ProgressOptions, gauge: Gauge)
   return {
     update: (now) => gauge.set(now),
     note(message) {
-      if (!stopped) screen.above(`${words(asStarted(plain(message)), stream.columns ?? 80).join('\n')}\n`);
+      if (!stopped)
+        screen.above(`${words(asStarted(escapeControls(message)), stream.columns ?? 80).join('\n')}\n`);
     },
     stop() {
       if (stopped) return;

@@ -1,8 +1,9 @@
 import type { Summary } from '../account/summary.js';
 import { sumOf } from '../account/tally.js';
-import { clipped } from '../figures.js';
-import { isObject, valueText } from '../json.js';
-import type { Json } from '../model.js';
+import { clipped } from '../core/figures.js';
+import { isObject, valueText } from '../core/json.js';
+import type { Json } from '../core/model.js';
+import { randomFrom } from '../core/random.js';
 import { type OutputRecord, outputAt, readOutput } from '../output/reader.js';
 import {
   ABSTAINED,
@@ -13,7 +14,6 @@ import {
   RESULTS,
   STATUS,
 } from '../output/result-columns.js';
-import { randomFrom } from '../random.js';
 import { escaped } from './markup.js';
 
 /** Rows that need a look, all that fit, and a sample of the others, in row order. */

@@ -1,5 +1,5 @@
 import { coarser, pointsOf, type Timeline, type TimelinePoint } from '../account/timeline.js';
-import { duration, percent } from '../figures.js';
+import { duration, percent } from '../core/figures.js';
 import type { Chart } from './document.js';
 import type { RunReport } from './run-report.js';
 

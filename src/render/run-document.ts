@@ -1,7 +1,7 @@
 import type { Scores } from '../account/scores.js';
 import { calledPerSecond, outcomeParts, type StoredSummary, type Summary } from '../account/summary.js';
 import { periodsOf } from '../account/timeline.js';
-import { cost, count, duration, keptText, moment, percent, rate } from '../figures.js';
+import { cost, count, duration, moment, percent, progressText, rate } from '../core/figures.js';
 import {
   type Block,
   type Chapter,
@@ -47,7 +47,9 @@ export function summaryDocument(summary: Summary, { files, resume, kept = 0 }: S
       {
         blocks: [
           text(shortfall(summary), { style: 'warning' }),
-          ...(summary.stopped === null ? [] : [text(kept > written ? keptText(kept, written) : ''), ...goOn]),
+          ...(summary.stopped === null
+            ? []
+            : [text(kept > written ? progressText(kept, written) : ''), ...goOn]),
         ],
       },
     ],

@@ -2,14 +2,14 @@ import { retryCommandFor } from '../account/retry-command.js';
 import type { Scores } from '../account/scores.js';
 import { calledPerSecond, type StoredSummary, type Summary } from '../account/summary.js';
 import { pointsOf } from '../account/timeline.js';
-import { count, counted, duration, moment, rate } from '../figures.js';
-import { shellWord } from '../started.js';
+import { count, counted, duration, moment, rate } from '../core/figures.js';
+import { shellWord } from '../core/started.js';
 import { type ReportTable, reportRows } from './report-rows.js';
 import { reconciliation, shortfall } from './run-words.js';
 import { confusionOf } from './score-sections.js';
 import { sectionsOf } from './sections.js';
 import { settingsInWords } from './setting-words.js';
-import { plain } from './terminal-text.js';
+import { escapeControls } from './terminal-text.js';
 
 export type RunReport = ReturnType<typeof runReport>;
 
@@ -44,14 +44,14 @@ export function runReport(
   const { details, scores } = summary;
   const verdict = verdictOf(summary, output);
   return {
-    job: plain(summary.job),
-    verdict: warning === null ? verdict : { ...verdict, text: `${verdict.text} ${plain(warning)}.` },
+    job: escapeControls(summary.job),
+    verdict: warning === null ? verdict : { ...verdict, text: `${verdict.text} ${escapeControls(warning)}.` },
     reconciliation: reconciliation(summary),
     facts: [...identityOf(summary), ...timesOf(summary)],
     sections: sectionsOf(summary),
     charts: {
       answers: Object.entries(summary.answers)
-        .map(([answer, rows]) => ({ answer: plain(answer), rows }))
+        .map(([answer, rows]) => ({ answer: escapeControls(answer), rows }))
         .sort((a, b) => b.rows - a.rows),
       /** `null` if the job has no gold, or a row may have several labels. */
       confusion: scores === undefined ? null : plainConfusion(scores),
@@ -102,7 +102,7 @@ function nextSteps(summary: StoredSummary, output: string): Verdict['next'] {
   const { rows, answers_invalid: invalid, answers_abstained: abstained, merged_review: merged } = summary;
   // The command asks for a job that the summary does not name.
   const job = summary.job_file === undefined ? ' --job FILE' : '';
-  const step = (text: string, command: string) => ({ text, command: plain(command) + job });
+  const step = (text: string, command: string) => ({ text, command: escapeControls(command) + job });
   const retry = retryCommandFor(output, summary.emulated);
   return [
     ...(rows.failed > 0 ? [step('Call the rows that failed again, in place:', retry)] : []),
@@ -119,13 +119,13 @@ function nextSteps(summary: StoredSummary, output: string): Verdict['next'] {
 }
 
 export const identityOf = (summary: Summary): Fact[] => [
-  ['Run', plain(summary.run)],
-  ['Deployment', plain(summary.deployment)],
-  ['API version', plain(summary.api_version)],
-  ['Input', plain(summary.input.path)],
+  ['Run', escapeControls(summary.run)],
+  ['Deployment', escapeControls(summary.deployment)],
+  ['API version', escapeControls(summary.api_version)],
+  ['Input', escapeControls(summary.input.path)],
   ['Rows of the input', count(summary.input.rows)],
-  ['SHA-256 of the input', plain(summary.input.sha256)],
-  ['Output', plain(summary.output)],
+  ['SHA-256 of the input', escapeControls(summary.input.sha256)],
+  ['Output', escapeControls(summary.output)],
 ];
 
 export const timesOf = (summary: Summary): Fact[] => [
@@ -144,7 +144,7 @@ function plainConfusion(scores: Scores) {
   const matrix = confusionOf(scores);
   if (matrix === null) return null;
   const { down, across, counts } = matrix;
-  return { right: down.map(plain), answered: across.map(plain), counts };
+  return { right: down.map(escapeControls), answered: across.map(escapeControls), counts };
 }
 
 /** From the threshold that keeps all rows to the one that keeps the surest. */

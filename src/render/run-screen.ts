@@ -1,8 +1,8 @@
 import { costOf, type Prices } from '../account/summary.js';
 import type { Tally } from '../account/tally.js';
-import { cost, count, counted, duration, rate } from '../figures.js';
-import type { Tokens } from '../model.js';
-import { asStarted } from '../started.js';
+import { cost, count, counted, duration, rate } from '../core/figures.js';
+import type { Tokens } from '../core/model.js';
+import { asStarted } from '../core/started.js';
 import {
   BAR,
   bar,
@@ -16,7 +16,7 @@ import {
   rowsDone,
   timeLeft,
 } from './progress-lines.js';
-import { cells, clip, type Paint, padEnd, plain } from './terminal-text.js';
+import { cells, clip, escapeControls, type Paint, padEnd } from './terminal-text.js';
 
 interface Spending {
   readonly prices: Prices | null;
@@ -75,7 +75,7 @@ export function runLines(view: ProgressView, figures: RunFigures, width: number,
 
 /** If too long, the reason is cut, not what comes next: `…; next call at 10:42:05`. */
 function waitText(waiting: string, room: number): string {
-  const text = asStarted(plain(waiting)).replace(/^waiting /, '');
+  const text = asStarted(escapeControls(waiting)).replace(/^waiting /, '');
   const [next = ''] = /; [^;]*$/.exec(text) ?? [];
   if (cells(text) <= room || cells(next) > room / 2) return clip(text, room);
   return clip(text.slice(0, -next.length || undefined), room - cells(next)) + next;
@@ -151,7 +151,7 @@ function answerLine({ tally }: RunFigures, room: number, paint: Paint): string {
     const kept = new Set(most.slice(0, shown));
     const texts = all
       .filter(([name]) => kept.has(name))
-      .map(([name, rows]) => ({ rows, text: `${clip(plain(name), LONGEST_NAME)} ${count(rows)}` }));
+      .map(([name, rows]) => ({ rows, text: `${clip(escapeControls(name), LONGEST_NAME)} ${count(rows)}` }));
     const more = all.length > shown ? `+${all.length - shown}` : '';
     const taken = [more, ...texts.map(({ text }) => text)]
       .filter((text) => text !== '')

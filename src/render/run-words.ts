@@ -1,10 +1,10 @@
 import type { Reconciled, Summary } from '../account/summary.js';
-import { count } from '../figures.js';
-import { STATUSES } from '../model.js';
-import { plain } from './terminal-text.js';
+import { count } from '../core/figures.js';
+import { STATUSES } from '../core/model.js';
+import { escapeControls } from './terminal-text.js';
 
 export const jobTitle = ({ job, emulated }: Pick<Summary, 'job' | 'emulated'>): string =>
-  `${plain(job)}${emulated ? REHEARSAL : ''}`;
+  `${escapeControls(job)}${emulated ? REHEARSAL : ''}`;
 
 /** Follows the name on every page about a rehearsal. */
 export const REHEARSAL = ' (rehearsal, answered by an emulator)';
@@ -22,13 +22,13 @@ export function reconciliation({ rows, answers_invalid, answers_abstained }: Rec
 /** Empty for a run that finished and missed nothing. */
 export function shortfall({ stopped, missed, rows, input }: Summary): string {
   if (stopped !== null)
-    return `Stopped after ${count(rows.total)} of ${count(input.rows)} rows: ${plain(stopped)}`;
-  return missed === null ? '' : `Finished, but ${plain(missed)}`;
+    return `Stopped after ${count(rows.total)} of ${count(input.rows)} rows: ${escapeControls(stopped)}`;
+  return missed === null ? '' : `Finished, but ${escapeControls(missed)}`;
 }
 
 /** In one line, with a sample of the most frequent error. */
 export function reasonLine({ stopped, missed, errors, error_samples: samples = {} }: Summary): string {
   const [code] = Object.keys(samples).toSorted((a, b) => (errors[b] ?? 0) - (errors[a] ?? 0));
   const sample = code === undefined ? '' : ` One of the errors (${code}): ${samples[code]}`;
-  return plain(`${stopped ?? missed}${sample}`);
+  return escapeControls(`${stopped ?? missed}${sample}`);
 }

@@ -1,5 +1,5 @@
 import type { Abstention, Scores } from '../account/scores.js';
-import { count, counted, share } from '../figures.js';
+import { count, counted, share } from '../core/figures.js';
 import { type Figure, figure, figures, type Matrix, type Section, section, text } from './document.js';
 
 const MOST_PROPERTIES = 15;

@@ -1,9 +1,9 @@
 import { driftText } from '../account/drift.js';
 import { calledPerSecond, type Summary } from '../account/summary.js';
-import { type Counts, type FilterCounts, type ReusedCounts, sumOf } from '../account/tally.js';
+import { type CountByName, type FilterCounts, type ReusedCounts, sumOf } from '../account/tally.js';
 import type { Timeline } from '../account/timeline.js';
-import { cost, count, counted, duration, moment, percent, rate, share } from '../figures.js';
-import { CALL_COUNTS, CALLS } from '../store/counters.js';
+import { CALL_COUNTS, CALLS } from '../core/counters.js';
+import { cost, count, counted, duration, moment, percent, rate, share } from '../core/figures.js';
 import { adviceOn } from './advice.js';
 import {
   type Block,
@@ -16,7 +16,7 @@ import {
   text,
 } from './document.js';
 import { scoreSections } from './score-sections.js';
-import { plain } from './terminal-text.js';
+import { escapeControls } from './terminal-text.js';
 
 /** In `promptmill report --json` and on the dashboard's page of a run. Texts are plain. */
 export interface ReportSection {
@@ -105,14 +105,14 @@ export const sectionsOf = (summary: Summary): ReportSection[] =>
   });
 
 const plainFigure = ({ name, value, sample, ...figure }: Figure): Figure => ({
-  name: plain(name),
-  value: plain(value),
+  name: escapeControls(name),
+  value: escapeControls(value),
   ...figure,
-  ...(sample !== undefined && { sample: plain(sample) }),
+  ...(sample !== undefined && { sample: escapeControls(sample) }),
 });
 
 /** The most frequent first, with shares. */
-function shared(counts: Counts): Figure[] {
+function shared(counts: CountByName): Figure[] {
   const all = sumOf(counts);
   return sorted(counts).map(([name, n]) => ({
     name,
@@ -122,7 +122,7 @@ function shared(counts: Counts): Figure[] {
   }));
 }
 
-const sorted = (counts: Counts): [string, number][] =>
+const sorted = (counts: CountByName): [string, number][] =>
   Object.entries(counts)
     .filter(([, n]) => n > 0)
     .toSorted(([, a], [, b]) => b - a);
@@ -142,7 +142,7 @@ function driftFigures({ drift: found }: Summary): Figure[] {
   ];
 }
 
-const sourceCounts = (sources: Summary['answer_sources']): Counts =>
+const sourceCounts = (sources: Summary['answer_sources']): CountByName =>
   Object.fromEntries(
     Object.entries(sources).flatMap(([source, n]) => (n === 0 ? [] : [[source.replaceAll('_', ' '), n]])),
   );
@@ -157,7 +157,7 @@ function sourceWords({ answer_sources: { read, voted, ...mended } }: Summary): '
   return sumOf(mended) === 0 ? [] : 'by name';
 }
 
-function errorFigures(errors: Counts, samples: Summary['error_samples'] = {}): Figure[] {
+function errorFigures(errors: CountByName, samples: Summary['error_samples'] = {}): Figure[] {
   return sorted(errors).map(([code, n]) => ({
     ...figure(code, count(n)),
     ...(Object.hasOwn(samples, code) && { sample: samples[code] ?? '' }),
@@ -281,7 +281,7 @@ function against(summary: Summary): Figure[] {
     before === null || now === null
       ? []
       : [figure(name, before === now ? `${text(now)}, as before` : `${text(before)} → ${text(now)}`)];
-  const shareIn = (answers: Counts, name: string): number => {
+  const shareIn = (answers: CountByName, name: string): number => {
     const all = sumOf(answers);
     return all === 0 ? 0 : (Object.hasOwn(answers, name) ? (answers[name] ?? 0) : 0) / all;
   };

@@ -1,9 +1,9 @@
 import * as z from 'zod';
 import type { StoredSummary } from '../account/summary.js';
-import { cost, count, counted, duration, percent } from '../figures.js';
-import { isObject, parseJson } from '../json.js';
-import type { Json } from '../model.js';
-import { plain } from './terminal-text.js';
+import { cost, count, counted, duration, percent } from '../core/figures.js';
+import { isObject, parseJson } from '../core/json.js';
+import type { Json } from '../core/model.js';
+import { escapeControls } from './terminal-text.js';
 
 type Setting = readonly [name: string, value: string];
 type Details = StoredSummary['details'];
@@ -17,7 +17,7 @@ export const settingsInWords = ({ settings, limits }: Pick<Details, 'settings' |
     ...limitsInWords(limits),
   ]
     .filter(([, text]) => text !== '')
-    .map(([name, text]) => [plain(name), plain(text)]);
+    .map(([name, text]) => [escapeControls(name), escapeControls(text)]);
 
 /** Settings whose name in the job file is unclear. */
 const NAMES: Readonly<Record<string, string>> = {

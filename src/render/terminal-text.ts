@@ -1,5 +1,5 @@
 import { styleText } from 'node:util';
-import { asStarted } from '../started.js';
+import { asStarted } from '../core/started.js';
 
 /**
  * What a terminal would obey, or what hides or reorders text: control characters (so every escape sequence),
@@ -13,15 +13,16 @@ const TWO_CELLS =
   /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Emoji_Presentation}\u3000-\u303e\uff01-\uff60]/u;
 
 /** Shows every character that is not plain text as `\u{1b}`. For texts of a job, a model or a service. */
-export function plain(text: string): string {
+export function escapeControls(text: string): string {
   return text.replace(NOT_PLAIN, (char) => `\\u{${char.codePointAt(0)?.toString(16)}}`);
 }
 
-/** As {@link plain}, but line feeds and tabs stay. */
-export const plainLines = (text: string): string => text.replace(/\r\n/g, '\n').replace(/[^\n\t]+/g, plain);
+/** As {@link escapeControls}, but line feeds and tabs stay. */
+export const escapeControlsInLines = (text: string): string =>
+  text.replace(/\r\n/g, '\n').replace(/[^\n\t]+/g, escapeControls);
 
 /** Plain text, with commands in the form in which this one was started. */
-export const told = (text: string): string => asStarted(plainLines(text));
+export const terminalText = (text: string): string => asStarted(escapeControlsInLines(text));
 
 /** Width in terminal cells by script: close enough to align columns. */
 export function cells(text: string): number {

@@ -1,5 +1,5 @@
-import { count } from '../figures.js';
-import { asStarted } from '../started.js';
+import { count } from '../core/figures.js';
+import { asStarted } from '../core/started.js';
 import {
   type Block,
   type Document,
@@ -11,7 +11,17 @@ import {
   shownIn,
   type Table,
 } from './document.js';
-import { cells, clip, flow, type Paint, padEnd, padStart, painter, plain, words } from './terminal-text.js';
+import {
+  cells,
+  clip,
+  escapeControls,
+  flow,
+  type Paint,
+  padEnd,
+  padStart,
+  painter,
+  words,
+} from './terminal-text.js';
 
 export interface TerminalOptions {
   /** Columns; below 50 the text is hard to read. */
@@ -78,23 +88,25 @@ function blockLines(block: Block, room: Room): string[] {
     case 'text': {
       const { text, style, isWhole = false, isIndented = false } = block;
       const indent = isIndented ? '  ' : '';
-      const lines = isWhole ? [plain(text)] : words(plain(text), width - indent.length);
+      const lines = isWhole ? [escapeControls(text)] : words(escapeControls(text), width - indent.length);
       return lines.map((line) => paintText(indent + line, style, paint));
     }
     case 'list': {
       const { items, isLines = false, most = items.length } = block;
       const more = items.length > most ? [`and ${count(items.length - most)} more`] : [];
-      const shown = items.slice(0, most).map(plain);
+      const shown = items.slice(0, most).map(escapeControls);
       if (isLines) return [...shown, ...more].map((item) => clip(`  ${item}`, width));
       return flow([...shown.map((item) => clip(item, width - 1)), ...more], SEPARATOR, width);
     }
     case 'command':
-      return [`  ${plain(block.text)}`];
+      return [`  ${escapeControls(block.text)}`];
     case 'code': {
       const lines = block.text.split('\n');
       const isCut = block.isCut === true || lines.length > MOST_CODE_LINES;
       return [
-        ...lines.slice(0, MOST_CODE_LINES).map((line) => `│ ${clip(plain(line), width - 2)}`.trimEnd()),
+        ...lines
+          .slice(0, MOST_CODE_LINES)
+          .map((line) => `│ ${clip(escapeControls(line), width - 2)}`.trimEnd()),
         ...(isCut ? [`… ${room.rest}`] : []),
       ];
     }
@@ -122,11 +134,11 @@ function figureLines(figures: Figures, room: Room): string[] {
   const { width, paint } = room;
   if (said !== undefined) {
     const items = said === 'by name' ? rows.map(inWords) : said;
-    return flow(items.map(plain), SEPARATOR, width);
+    return flow(items.map(escapeControls), SEPARATOR, width);
   }
   const shown = rows
     .slice(0, most)
-    .map((row) => ({ ...row, name: plain(row.name), value: plain(row.value) }));
+    .map((row) => ({ ...row, name: escapeControls(row.name), value: escapeControls(row.value) }));
   const nameWidth = Math.min(Math.max(...shown.map(({ name }) => cells(name))), Math.floor(width / 2));
   const valueWidth = shown.every(({ value }) => isCount(value))
     ? Math.max(...shown.map(({ value }) => value.length))
@@ -164,14 +176,14 @@ function besideName(
     return [`${padded}${GAP}${share}${GAP}${bar}`];
   }
   const room = width - cells(padded) - GAP.length;
-  if (sample !== '' && room >= LEAST_SAMPLE) return [`${padded}${GAP}${clip(plain(sample), room)}`];
+  if (sample !== '' && room >= LEAST_SAMPLE) return [`${padded}${GAP}${clip(escapeControls(sample), room)}`];
   return valueWidth > 0 ? [padded] : words(value, width);
 }
 
 function tableLines({ columns, rows, most = rows.length }: Table, room: Room): string[] {
   const { width, paint } = room;
   const shown = rows.slice(0, most);
-  const cut = (cell: string, i: number): string => clip(plain(cell), columns[i]?.most ?? width);
+  const cut = (cell: string, i: number): string => clip(escapeControls(cell), columns[i]?.most ?? width);
   const head = columns.map(({ name }) => name);
   const body = shown.map((row) => row.cells.map(cut));
   const whole = aligned(
@@ -205,7 +217,7 @@ function tableLines({ columns, rows, most = rows.length }: Table, room: Room): s
 }
 
 function noteLines(note: string, width: number): string[] {
-  const all = clip(plain(note), width * MOST_NOTE_LINES)
+  const all = clip(escapeControls(note), width * MOST_NOTE_LINES)
     .split(' ')
     .filter(Boolean);
   return flow(
@@ -218,7 +230,7 @@ function noteLines(note: string, width: number): string[] {
 /** A grid, or if it has too many names or no room, the most frequent mix-ups. */
 function matrixLines(matrix: Matrix, room: Room): string[] {
   const { names, down, across, counts } = matrix;
-  const short = (name: string): string => clip(plain(name), NAME);
+  const short = (name: string): string => clip(escapeControls(name), NAME);
   if (Math.max(down.length, across.length) <= MOST_NAMES) {
     const body = down.map((name, i) => [short(name), ...across.map((_, j) => count(counts[i]?.[j] ?? 0))]);
     const rows = [[names.join(' \\ '), ...across.map(short)], ...body];
@@ -230,7 +242,10 @@ function matrixLines(matrix: Matrix, room: Room): string[] {
   const digits = Math.max(0, ...shown.map(({ rows }) => count(rows).length));
   return [
     ...shown.map(({ from, to, rows }) =>
-      clip(`${count(rows).padStart(digits)}  ${clip(plain(from), 2 * NAME)} → ${plain(to)}`, room.width),
+      clip(
+        `${count(rows).padStart(digits)}  ${clip(escapeControls(from), 2 * NAME)} → ${escapeControls(to)}`,
+        room.width,
+      ),
     ),
     ...moreLines(pairs.length - shown.length, room),
   ];

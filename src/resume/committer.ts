@@ -6,12 +6,21 @@ import type { FinishedSummary } from '../account/read-summary.js';
 import type { Abstention } from '../account/scores.js';
 import type { StepFacts } from '../account/steps.js';
 import { type StoredSummary, summaryText } from '../account/summary.js';
-import { type Ended, fold, type Tally } from '../account/tally.js';
-import { advanced, beginTimeline, type Standing, type Timeline } from '../account/timeline.js';
-import { FILE_LIMIT_REMEDY, isFileLimit, StopError, UsageError } from '../errors.js';
-import type { Fault } from '../model.js';
+import { type CountedRow, fold, type Tally } from '../account/tally.js';
+import { advanced, beginTimeline, type RunningTotals, type Timeline } from '../account/timeline.js';
+import { added, COUNTERS, type Counters, highest } from '../core/counters.js';
+import { FILE_LIMIT_REMEDY, isFileLimit, StopError, UsageError } from '../core/errors.js';
+import type { Problem } from '../core/model.js';
 import { outputBytes, packedFor, packingOf } from '../output/output-bytes.js';
-import { type FileId, fileAt, giveFreeName, isSame, isTaken, modeLike, modeOf } from '../output/own-file.js';
+import {
+  type FileId,
+  fileAt,
+  giveFreeName,
+  isSame,
+  isTaken,
+  modeLike,
+  modeOf,
+} from '../output/plain-file.js';
 import {
   type Loss,
   PartFile,
@@ -25,13 +34,12 @@ import {
   writing,
 } from '../output/writer.js';
 import { writtenOf } from '../output/written.js';
-import { added, COUNTERS, type Counters, highest } from '../store/counters.js';
 import { outputChanged } from './finished-output.js';
 import { type Manifest, removeManifest } from './manifest.js';
 import { type OutputFiles, rejectedFiles } from './output-files.js';
 import { mayReplace, type OutputTarget } from './output-target.js';
 
-export interface RowRecord extends Ended {
+export interface RowRecord extends CountedRow {
   readonly text: string;
 }
 
@@ -321,7 +329,7 @@ export class Committer {
   }
 
   /** The answers miss the requirements: the output gets its own name and replaces nothing. */
-  async reject(why: Fault): Promise<void> {
+  async reject(why: Problem): Promise<void> {
     if (this.#target === null || this.#manifest.steps.require !== undefined) return;
     await this.note({ require: why });
     this.#target = { ...this.#target, files: rejectedFiles(this.#target.files) };
@@ -506,7 +514,7 @@ async function copyFinished(
   throw outputChanged(files, 'it was changed while the input was read');
 }
 
-const standingOf = ({ tally: { rows, usage }, calls }: Pick<Manifest, 'tally' | 'calls'>): Standing => ({
+const standingOf = ({ tally: { rows, usage }, calls }: Pick<Manifest, 'tally' | 'calls'>): RunningTotals => ({
   rows: rows.total,
   failed: rows.failed,
   prompt_tokens: usage.prompt_tokens,
@@ -609,11 +617,11 @@ async function lostPart(loss: Loss, path: string, part: PartFile): Promise<StopE
     case 'resized':
       return stop('was changed by another process', `Keep other processes from changing it and ${AGAIN}`);
     case 'deleted':
-      await part.rescue(path);
+      await part.salvage(path);
       return stop('was deleted', `It is written again: leave it there and ${AGAIN}`);
     case 'replaced': {
       const rescued = `${path}.rescued`;
-      await part.rescue(rescued);
+      await part.salvage(rescued);
       return stop(
         'was replaced by another file',
         `What the run had written is in ${rescued}: give it the name ${path} and ${AGAIN}`,

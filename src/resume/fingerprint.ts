@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { FinishedSummary } from '../account/read-summary.js';
 import type { Settings } from '../config/settings.js';
-import { UsageError } from '../errors.js';
+import { UsageError } from '../core/errors.js';
 
 /** Hashes of the parts that records depend on. Half a file per prompt would be no one's answer. */
 export function fingerprint(settings: Settings, inputSha256: string): Record<string, string> {

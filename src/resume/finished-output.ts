@@ -2,11 +2,11 @@ import { existsSync, lstatSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import * as z from 'zod';
 import { type FinishedSummary, readSummary } from '../account/read-summary.js';
-import { UsageError } from '../errors.js';
-import { parseJson } from '../json.js';
+import { UsageError } from '../core/errors.js';
+import { parseJson } from '../core/json.js';
 import { knownFormatOf, OUTPUT_ENDINGS } from '../output/format.js';
 import { outputBytes, readable } from '../output/output-bytes.js';
-import { readOwn, sha256OfBytes } from '../output/own-file.js';
+import { readPlainFile, sha256OfBytes } from '../output/plain-file.js';
 import { differenceOf } from '../output/written.js';
 import { type OutputFiles, outputFiles } from './output-files.js';
 
@@ -156,7 +156,7 @@ function notAnOutput(output: string): string | null {
 
 function textOf(path: string): string {
   try {
-    return readOwn(path);
+    return readPlainFile(path);
   } catch {
     return '';
   }

@@ -4,10 +4,10 @@ import * as z from 'zod';
 import { summaryAt } from '../account/read-summary.js';
 import { type StoredSummary, summaryText } from '../account/summary.js';
 import type { Settings } from '../config/settings.js';
-import { parseJson } from '../json.js';
+import { parseJson } from '../core/json.js';
 import { outputBytes } from '../output/output-bytes.js';
 import { marked } from '../output/output-name.js';
-import { modeOf, readOwn } from '../output/own-file.js';
+import { modeOf, readPlainFile } from '../output/plain-file.js';
 import { writeAside, writeDurably } from '../output/writer.js';
 import { filledPaths, hasPlaceholder, outputFiles } from './output-files.js';
 
@@ -52,7 +52,7 @@ export function lastRunOf(
  * repeated.
  * @throws WriteError
  */
-export async function keepMeasure({ output, summary }: LastRun): Promise<void> {
+export async function copyForDrift({ output, summary }: LastRun): Promise<void> {
   const kept = outputFiles(marked(output, 'measure'));
   // Whoever may not read the output may not read the copy.
   const mode = modeOf(output);
@@ -61,7 +61,7 @@ export async function keepMeasure({ output, summary }: LastRun): Promise<void> {
 }
 
 /** The last run named in a summary that this run wrote before it was killed. */
-export function lastRunTold(summaryPath: string, run: string): StoredSummary['last_run'] {
+export function recordedLastRun(summaryPath: string, run: string): StoredSummary['last_run'] {
   const own = summaryAt(summaryPath);
   return own?.run === run ? own.last_run : undefined;
 }
@@ -74,7 +74,7 @@ const named = z.object({ run: z.string(), since: z.unknown().optional() });
 /** `undefined` when the file cannot be read. */
 function jsonAt(path: string): unknown {
   try {
-    return parseJson(readOwn(path));
+    return parseJson(readPlainFile(path));
   } catch {
     return undefined;
   }

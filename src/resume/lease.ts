@@ -1,7 +1,7 @@
-import { UsageError } from '../errors.js';
-import type { Halt } from '../halt.js';
+import type { Counters } from '../core/counters.js';
+import { UsageError } from '../core/errors.js';
+import type { Halt } from '../core/halt.js';
 import type { ChunkQueue } from '../queue/chunk-queue.js';
-import type { Counters } from '../store/counters.js';
 import { LEASE_MS, type Ledger } from '../store/ledger.js';
 import type { Store } from '../store/store.js';
 import type { Committer } from './committer.js';
@@ -23,7 +23,7 @@ export class RunLease {
 
   /**
    * @param hold `limits.unknown_outcome: hold`: no row may be called twice
-   * @param halt ends the wait for an unreachable store; pulled when the ledger has forgotten the run, as rows
+   * @param halt ends the wait for an unreachable store; requested when the ledger has forgotten the run, as rows
    * might then be called twice
    */
   constructor(
@@ -99,7 +99,7 @@ export class RunLease {
     const isOpen = await this.#open(this.hold ? null : { ...calls, in_flight: 0 });
     if (isOpen || !this.hold) return;
     const { code, message, hint } = this.#forgotten();
-    this.halt.pull({ kind: 'stop', fault: { code, message: `${message}. ${hint}` } });
+    this.halt.request({ kind: 'stop', problem: { code, message: `${message}. ${hint}` } });
   }
 
   /** @param seed initial counters in a store that does not know the run; null does not open the run there */

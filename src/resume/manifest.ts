@@ -5,10 +5,10 @@ import { stepFactsSchema } from '../account/steps.js';
 import { summarySchema } from '../account/summary.js';
 import { tallySchema } from '../account/tally.js';
 import { timelineSchema } from '../account/timeline.js';
-import { errorCode, errorText, UsageError } from '../errors.js';
-import { parseJson } from '../json.js';
-import { isOfOtherVersion, readOwn } from '../output/own-file.js';
-import { CALLS, eachOf } from '../store/counters.js';
+import { CALLS, eachOf } from '../core/counters.js';
+import { errorCode, errorText, UsageError } from '../core/errors.js';
+import { parseJson } from '../core/json.js';
+import { isOfOtherVersion, readPlainFile } from '../output/plain-file.js';
 
 const count = z.int().nonnegative();
 
@@ -69,7 +69,7 @@ const shape = z.object({
       /** As on the command line. */
       asked: z.string(),
       before: finishedSchema.transform((summary): FinishedSummary => summary),
-      /** The tally without the retried rows. @see tallyToGoOn */
+      /** The tally without the retried rows. @see initialTally */
       rest: tallySchema,
       /** The same with the retried rows written so far. */
       tally: tallySchema,
@@ -98,7 +98,7 @@ export type Manifest = Readonly<z.output<typeof shape>>;
 export function readManifest(path: string): Manifest | null {
   let text: string;
   try {
-    text = readOwn(path);
+    text = readPlainFile(path);
   } catch (error) {
     // ENOTDIR: a file is where the folder should be, so there is no manifest either.
     if (['ENOENT', 'ENOTDIR'].includes(errorCode(error))) return null;

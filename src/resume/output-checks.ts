@@ -11,11 +11,11 @@ import {
 import { basename, dirname, join } from 'node:path';
 import { abstains } from '../answer/answer.js';
 import type { Settings } from '../config/settings.js';
-import { errorText, UsageError } from '../errors.js';
-import { makeFolder } from '../folder.js';
+import { errorText, UsageError } from '../core/errors.js';
+import { makeFolder } from '../core/folder.js';
 import { knownFormatOf } from '../output/format.js';
 import { stemOf } from '../output/output-name.js';
-import { isTaken, readOwn } from '../output/own-file.js';
+import { isTaken, readPlainFile } from '../output/plain-file.js';
 import type { OutputFiles } from './output-files.js';
 
 /** @throws UsageError when a file that the run will write cannot be written, or belongs to something else */
@@ -137,7 +137,7 @@ function assertOwnStem({ output, summary }: OutputFiles, { retry }: Settings): v
 
 function summaryAt(path: string): { readonly output: string; readonly job: string } | null {
   try {
-    const { output, job } = JSON.parse(readOwn(path));
+    const { output, job } = JSON.parse(readPlainFile(path));
     if (typeof output !== 'string' || typeof job !== 'string') return null;
     // Anyone may have written it: control characters are not shown.
     return { output: basename(output), job: job.replace(/\p{C}/gu, '\uFFFD') };
@@ -172,7 +172,7 @@ export function assertOwn(files: OutputFiles, { job }: Settings): void {
 
 function jobAt(path: string): string | null {
   try {
-    const { job } = JSON.parse(readOwn(path));
+    const { job } = JSON.parse(readPlainFile(path));
     return typeof job === 'string' ? job.replace(/\p{C}/gu, '\uFFFD') : null;
   } catch {
     return null;

@@ -1,9 +1,9 @@
 import { accessSync, constants } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { errorText, UsageError } from '../errors.js';
-import { makeFolder } from '../folder.js';
-import type { Halt } from '../halt.js';
-import { acquireLock, type Lock, LockedError } from '../lock.js';
+import { errorText, UsageError } from '../core/errors.js';
+import { makeFolder } from '../core/folder.js';
+import type { Halt } from '../core/halt.js';
+import { acquireLock, type Lock, LockedError } from '../core/lock.js';
 import { stemOf } from '../output/output-name.js';
 import { WriteError } from '../output/writer.js';
 import { hasPlaceholder, outputFiles } from './output-files.js';
@@ -21,11 +21,11 @@ type Say = (line: string) => void;
 export class OutputLock implements Lock {
   readonly #held: Lock[] = [];
 
-  constructor(private readonly world: { readonly say: Say; readonly halt: Halt }) {}
+  constructor(private readonly context: { readonly say: Say; readonly halt: Halt }) {}
 
   /** @throws LockedError when another run has it, UsageError `output_not_writable` */
   async take(output: string): Promise<void> {
-    const { say, halt } = this.world;
+    const { say, halt } = this.context;
     this.#held.push(await lock(output, say, halt.signal));
   }
 

@@ -5,10 +5,10 @@ import { type FinishedSummary, summaryAt } from '../account/read-summary.js';
 import type { StoredSummary } from '../account/summary.js';
 import { abstains } from '../answer/answer.js';
 import type { Settings } from '../config/settings.js';
-import { UsageError } from '../errors.js';
-import type { Halt } from '../halt.js';
-import { isLiving, LockedError } from '../lock.js';
-import { fileAt, isTaken, sha256Of } from '../output/own-file.js';
+import { UsageError } from '../core/errors.js';
+import type { Halt } from '../core/halt.js';
+import { isLiving, LockedError } from '../core/lock.js';
+import { fileAt, isTaken, sha256Of } from '../output/plain-file.js';
 import { isSealed } from '../output/writer.js';
 import { newRunId } from '../queue/names.js';
 import { changedParts } from './fingerprint.js';
@@ -24,9 +24,9 @@ import {
   rejectedFiles,
 } from './output-files.js';
 import { OutputLock } from './output-lock.js';
-import { repair } from './repair.js';
+import { salvagePartFile } from './salvage.js';
 
-export interface OutputPlace {
+export interface OutputLocation {
   /** Name of a new run; may be part of the path. */
   readonly run: string;
   readonly files: OutputFiles;
@@ -34,7 +34,7 @@ export interface OutputPlace {
   readonly lock: OutputLock | null;
 }
 
-export interface OutputTarget extends OutputPlace {
+export interface OutputTarget extends OutputLocation {
   /** The output has its name already, with the rows of the manifest: the run was killed then (fault 42). */
   readonly renamed: boolean;
   /** Null when there is none to continue. */
@@ -60,11 +60,11 @@ export interface OutputTarget extends OutputPlace {
 export async function takeOutput(
   settings: Settings,
   now: Date,
-  world: { readonly say: (line: string) => void; readonly halt: Halt },
+  context: { readonly say: (line: string) => void; readonly halt: Halt },
 ): Promise<OutputTarget | null> {
   const { path } = settings.output;
   if (path === '-') return null;
-  const lock = new OutputLock(world);
+  const lock = new OutputLock(context);
   try {
     await lock.take(path);
     const place = placeOutput(settings, now, lock);
@@ -81,13 +81,13 @@ export async function takeOutput(
 export const newRun = (now: Date): string => newRunId(now, randomBytes(3).toString('hex'));
 
 /** An unfinished run decides the place when the path has a date or a run. */
-function placeOutput(settings: Settings, now: Date, lock: OutputLock | null): OutputPlace {
+function placeOutput(settings: Settings, now: Date, lock: OutputLock | null): OutputLocation {
   const files = hasPlaceholder(settings.output.path) ? findBegun(settings) : null;
   const place = newPlace(settings, now, lock);
   return files === null ? place : { ...place, files };
 }
 
-function newPlace({ output }: Settings, now: Date, lock: OutputLock | null): OutputPlace {
+function newPlace({ output }: Settings, now: Date, lock: OutputLock | null): OutputLocation {
   const run = newRun(now);
   return { run, files: outputFiles(fillOutputPath(output.path, run, now)), lock };
 }
@@ -141,7 +141,7 @@ function readOrDiscard(path: string, restart: boolean): Manifest | null {
 export async function findTarget(
   settings: Settings,
   now: Date,
-  place: OutputPlace = placeOutput(settings, now, null),
+  place: OutputLocation = placeOutput(settings, now, null),
 ): Promise<OutputTarget> {
   const { files } = place;
   assertUsable(files, settings);
@@ -212,7 +212,7 @@ function assertMore(files: OutputFiles, { rows }: Manifest, { input }: Settings)
 }
 
 /** The run adds rows to its finished output, which must be as it was written. */
-async function growing(place: OutputPlace, { input, restart }: Settings): Promise<OutputTarget> {
+async function growing(place: OutputLocation, { input, restart }: Settings): Promise<OutputTarget> {
   const { output } = place.files;
   const { summary: finished } = await openFinished(output, 'refuse');
   const first = firstRows(finished.rows.total);
@@ -242,7 +242,7 @@ function assertLeft(files: OutputFiles, { process: last }: Manifest): void {
 
 /** Continues a run; with the remaining records if its part file has lost some. */
 async function continued(
-  place: OutputPlace,
+  place: OutputLocation,
   left: Manifest,
   settings: Settings,
   now: Date,
@@ -307,7 +307,7 @@ async function repaired(
   const damage = `${files.part} has ${size ?? 'no'} bytes where ${files.manifest} counts ${manifest.bytes}`;
   // A missing file was probably moved away, not lost. With `hold` the lost rows may not be called again.
   const mayRepair = size !== undefined && settings.limits.unknownOutcome === 'retry';
-  const unfinished = mayRepair ? await repair(files.part, size, manifest, settings, run) : null;
+  const unfinished = mayRepair ? await salvagePartFile(files.part, size, manifest, settings, run) : null;
   if (unfinished === null) {
     throw new UsageError(
       'part_damaged',

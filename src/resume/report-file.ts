@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises';
 import { readSummary } from '../account/read-summary.js';
 import type { StoredSummary } from '../account/summary.js';
-import { modeOf, readOwn } from '../output/own-file.js';
+import { modeOf, readPlainFile } from '../output/plain-file.js';
 import { writeDurably } from '../output/writer.js';
 import type { OutputFiles } from './output-files.js';
 
@@ -38,7 +38,7 @@ async function written(files: OutputFiles, summary: () => StoredSummary): Promis
 /** Other files are not ours to remove. */
 function isThere({ report }: OutputFiles): boolean {
   try {
-    return readOwn(report).slice(0, 200).includes('<meta name="generator" content="Promptmill">');
+    return readPlainFile(report).slice(0, 200).includes('<meta name="generator" content="Promptmill">');
   } catch {
     return false;
   }

@@ -1,27 +1,27 @@
 import type { Logger } from 'pino';
 import { emptyTally } from '../account/tally.js';
-import { within } from '../clock.js';
 import type { Settings } from '../config/settings.js';
-import { count, counted, keptText } from '../figures.js';
-import { forgetRun } from '../fleet/heartbeat.js';
-import type { Halt } from '../halt.js';
-import { thisProcess } from '../lock.js';
+import { within } from '../core/clock.js';
+import { type Counters, NO_CALLS } from '../core/counters.js';
+import { count, counted, progressText } from '../core/figures.js';
+import type { Halt } from '../core/halt.js';
+import { thisProcess } from '../core/lock.js';
+import { forgetRun } from '../ops/heartbeat-sender.js';
 import { ChunkQueue } from '../queue/chunk-queue.js';
 import { queuesOf } from '../queue/names.js';
-import { dropOutcomes } from '../reuse/outcome.js';
-import { Reuse } from '../reuse/reuse.js';
 import type { ServiceAddress } from '../service/endpoint.js';
 import type { Survey } from '../source/source.js';
-import { type Counters, NO_CALLS } from '../store/counters.js';
 import { openStore } from '../store/open.js';
 import type { Store } from '../store/store.js';
 import { Committer } from './committer.js';
 import { assertSame, assertUnchanged, fingerprint, partValues } from './fingerprint.js';
 import { RunLease, unwrittenIn } from './lease.js';
 import { type Manifest, takenFrom } from './manifest.js';
+import { dropOutcomes } from './outcome-file.js';
 import { newRun, type OutputTarget, settleTarget } from './output-target.js';
+import { Reuse } from './reuse.js';
 
-interface World {
+interface BeginContext {
   readonly address: ServiceAddress;
   readonly halt: Halt;
   readonly log: Logger;
@@ -30,13 +30,13 @@ interface World {
   readonly onBegun?: (manifest: string | null) => Promise<void>;
 }
 
-interface Input {
+interface SurveyedInput {
   readonly survey: Survey;
   /** Rows of the run. */
   readonly total: number;
 }
 
-export interface Begun {
+export interface RunStart {
   readonly target: OutputTarget | null;
   readonly manifest: Manifest;
   readonly store: Store;
@@ -75,21 +75,21 @@ export interface Execution {
  * @throws UsageError when it cannot start; then nothing was sent
  * @throws the error that ends a wait for the store when the run is halted
  */
-export async function goOn(
+export async function beginExecution(
   found: OutputTarget | null,
-  input: Input,
+  input: SurveyedInput,
   header: string,
   settings: Settings,
-  world: World,
-  tell: (begun: Begun) => void,
+  context: BeginContext,
+  tell: (begun: RunStart) => void,
 ): Promise<Execution> {
-  const { halt, say } = world;
+  const { halt, say } = context;
   const now = new Date();
   const print = fingerprint(settings, input.survey.sha256);
   const target = await settleTarget(found, settings, print, now);
   const manifest = beginManifest(target, settings, print, now);
 
-  const store = await openStoreOf(manifest, settings, world);
+  const store = await openStoreOf(manifest, settings, context);
   const opened: { close(): Promise<void> }[] = [store];
   const close = async (): Promise<void> => {
     await opened.pop()?.close().finally(close);
@@ -104,7 +104,7 @@ export async function goOn(
 
     const reuse = await Reuse.open({
       settings,
-      address: world.address,
+      address: context.address,
       input,
       manifest,
       // After a repair of its part file a run continues under another name.
@@ -117,7 +117,7 @@ export async function goOn(
       target,
       begun,
       header,
-      world.stdout,
+      context.stdout,
       input.total,
       settings.input.path,
     ).catch(async (error) => {
@@ -125,22 +125,22 @@ export async function goOn(
       throw error;
     });
     opened.push(committer);
-    await world.onBegun?.(target?.files.manifest ?? null);
+    await context.onBegun?.(target?.files.manifest ?? null);
     if (settings.reuse.onlyNew)
       say(`${count(reuse?.answered ?? 0)} rows are known from the last run of this job`);
 
-    const queue = new ChunkQueue(store, queueOf(settings, world), settings.limits.attempts, world.log);
+    const queue = new ChunkQueue(store, queueOf(settings, context), settings.limits.attempts, context.log);
     // In case the engine never closes it: `serve` would keep its connections.
     opened.push({ close: () => within(1_000, queue.close()).catch(() => {}) });
     const lease = new RunLease(store, committer, settings.limits.unknownOutcome === 'hold', halt);
     const { before, waiting, lost, deaths } = await halt
-      .orHalted(giveUp(target, settings.stateDir, store, queue, world.log))
+      .orHalted(discardRun(target, settings.stateDir, store, queue, context.log))
       .then(() => lease.take(queue, input.total))
       .catch((error) => {
         throw store.health.usageErrorFor(error);
       });
     if (manifest.execution > 1)
-      say(`continuing run ${manifest.run}: ${keptText(manifest.rows + waiting, manifest.rows)}`);
+      say(`continuing run ${manifest.run}: ${progressText(manifest.rows + waiting, manifest.rows)}`);
     if (lost > 0) say(`warning: ${lostText(lost, store.describe())}`);
     return { target, store, queue, reuse, committer, lease, before, deaths, kept: waiting, close };
   } catch (error) {
@@ -197,17 +197,21 @@ export function beginManifest(
 }
 
 /** Prefers the store with which the run began, if it still exists. */
-async function openStoreOf({ store: preferred }: Manifest, settings: Settings, world: World): Promise<Store> {
-  const onWarning = (message: string): void => world.say(`warning: ${message}`);
+async function openStoreOf(
+  { store: preferred }: Manifest,
+  settings: Settings,
+  context: BeginContext,
+): Promise<Store> {
+  const onWarning = (message: string): void => context.say(`warning: ${message}`);
   const opening = openStore(settings.queue, { stateDir: settings.stateDir, preferred, onWarning });
-  return await world.halt.orHalted(opening).catch((error) => {
+  return await context.halt.orHalted(opening).catch((error) => {
     // Halted meanwhile: close the store as soon as it is open.
     void opening.then((late) => late.close()).catch(() => {});
     throw error;
   });
 }
 
-const queueOf = ({ endpoint, emulated }: Settings, { address }: World): string =>
+const queueOf = ({ endpoint, emulated }: Settings, { address }: BeginContext): string =>
   queuesOf(emulated, address)(endpoint.deployment);
 
 /** After a repair, answers that are not on disk and calls in flight count as repeated. */
@@ -229,7 +233,7 @@ async function callsOf(
 }
 
 /** Removes the replaced run's outcomes for reuse, heartbeat, queue entries and ledger state. */
-async function giveUp(
+async function discardRun(
   target: OutputTarget | null,
   stateDir: string,
   { keyValue, ledger }: Store,

@@ -46,7 +46,7 @@ async function abstain({ committer, settings, format }: Finishing): Promise<bool
     tally.abstain(label, goldOf(record), record.answerSource);
     return leftOut;
   };
-  const leftOut = format.values(ABSTAINING, { values: [null], counted: [], fault: null, abstained: true });
+  const leftOut = format.values(ABSTAINING, { values: [null], counted: [], problem: null, abstained: true });
   if (threshold > 0) await committer.rewrite(rewritten(written, change, job));
   const { rows, abstained = 0 } = tally.toTally();
   committer.abstain(tally.toTally(), {

@@ -1,5 +1,5 @@
-import { type Judged, missText, type Require, unusableText, usableOf } from '../account/require.js';
-import { StopError } from '../errors.js';
+import { type AnswerCounts, missText, type Require, unusableText, usableOf } from '../account/require.js';
+import { StopError } from '../core/errors.js';
 
 /**
  * Rows sent ahead of the rest. When none has a usable answer, or too few for `answer.require`, the prompt,
@@ -22,7 +22,7 @@ export class Canary {
   constructor(
     private readonly rows: number,
     private readonly require: Require | null,
-    written: Judged,
+    written: AnswerCounts,
     before: number | undefined,
   ) {
     this.last = rows > 0 ? lastAhead(rows, require, written, before) : 0;
@@ -35,7 +35,7 @@ export class Canary {
   }
 
   /** Called after each commit. The first call with all rows of the canary decides. */
-  looked(written: Judged): void {
+  looked(written: AnswerCounts): void {
     if (written.rows.total < this.last) return;
     const problem = problemOf(written, this.require);
     if (problem === null) this.#release();
@@ -62,7 +62,7 @@ export class Canary {
 function lastAhead(
   rows: number,
   require: Require | null,
-  written: Judged,
+  written: AnswerCounts,
   before: number | undefined,
 ): number {
   const { total } = written.rows;
@@ -71,7 +71,7 @@ function lastAhead(
   return again || usableOf(written) === 0 ? total + rows : 0;
 }
 
-function problemOf(written: Judged, require: Require | null): string | null {
+function problemOf(written: AnswerCounts, require: Require | null): string | null {
   const { total, skipped } = written.rows;
   if (usableOf(written) === 0 && total > skipped) return unusableText(written);
   return missText(written, require);

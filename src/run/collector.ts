@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { CalledOutcome, Fault, Outcome } from '../model.js';
+import type { Counters } from '../core/counters.js';
+import type { CalledOutcome, Outcome, Problem } from '../core/model.js';
 import type { Committer, RowRecord } from '../resume/committer.js';
 import type { RunLease } from '../resume/lease.js';
-import type { KnownRow, Reuse } from '../reuse/reuse.js';
-import type { Counters } from '../store/counters.js';
+import type { KnownRow, Reuse } from '../resume/reuse.js';
 import type { Ledger } from '../store/ledger.js';
 import type { RunEvents } from './events.js';
 import type { Plan } from './plan.js';
-import type { Rescue } from './rescue.js';
+import type { Requeuer } from './requeuer.js';
 import type { Window, WindowChunk, WindowRow } from './window.js';
 
 /** Milliseconds between two looks at the ledger, and so the shortest time between two commits. */
@@ -23,9 +23,9 @@ interface CollectorParts {
   readonly recordOf: Plan['recordOf'];
   /** Outcomes of rows that were not sent; null for a job that reuses nothing. */
   readonly reuse: Pick<Reuse, 'take' | 'keep'> | null;
-  readonly rescue: Rescue;
+  readonly requeuer: Requeuer;
   readonly events: RunEvents;
-  readonly stop: (reason: Fault) => void;
+  readonly stop: (reason: Problem) => void;
   /** Aborts when the run was halted and no call is in flight any more. */
   readonly drained: AbortSignal;
 }
@@ -35,7 +35,7 @@ interface CollectorParts {
  * row is on disk, or, after a halt and the end of all calls, when no further chunk is complete.
  */
 export async function collect(parts: CollectorParts): Promise<void> {
-  const { window, committer, lease, rescue, events, drained } = parts;
+  const { window, committer, lease, requeuer, events, drained } = parts;
   let called = 0;
   const seen = new SeenOutcomes();
   for (;;) {
@@ -53,7 +53,7 @@ export async function collect(parts: CollectorParts): Promise<void> {
       toCall: window.sent - look.called,
     });
     if (rows === 0 && (last || window.done)) return;
-    await rescue.looked(window.heads(1)[0], look.headKnown);
+    await requeuer.check(window.heads(1)[0], look.headKnown);
     await lease.keep();
     await committer.keepCounts();
     if (rows < COMMIT_ROWS / 2) await sleep(LOOK_MS);
@@ -90,7 +90,7 @@ interface Look {
   readonly headKnown: number;
   readonly calls: Counters;
   readonly opened: boolean;
-  readonly stop: Fault | null;
+  readonly stop: Problem | null;
 }
 
 async function lookAt({ window, ledger, committer }: CollectorParts): Promise<Look> {

@@ -1,8 +1,8 @@
 import { type Drift, driftText } from '../account/drift.js';
 import { changeSince } from '../compare/drift.js';
 import type { Settings } from '../config/settings.js';
-import { UsageError } from '../errors.js';
-import { unknownNames } from '../nearest.js';
+import { UsageError } from '../core/errors.js';
+import { unknownNames } from '../core/nearest.js';
 import { readable } from '../output/output-bytes.js';
 import type { RecordFormat } from '../output/record.js';
 import { openFinished } from '../resume/finished-output.js';

@@ -1,20 +1,20 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { invalidOf } from '../account/require.js';
-import { steadyNow } from '../clock.js';
 import type { Settings } from '../config/settings.js';
-import { errorCode, StopError } from '../errors.js';
-import { counted } from '../figures.js';
-import type { RunHeartbeat } from '../fleet/heartbeat.js';
-import type { HaltReason } from '../halt.js';
-import type { Fault } from '../model.js';
+import { steadyNow } from '../core/clock.js';
+import { COUNTERS, type Counters, eachOf, NO_CALLS } from '../core/counters.js';
+import { errorCode, StopError } from '../core/errors.js';
+import { counted } from '../core/figures.js';
+import type { HaltReason } from '../core/halt.js';
+import type { Problem } from '../core/model.js';
+import type { RunHeartbeatSender } from '../ops/heartbeat-sender.js';
 import { WINDOW_ROWS } from '../resume/lease.js';
-import { answered } from '../resume/repair.js';
 import type { Execution } from '../resume/resume.js';
-import { COUNTERS, type Counters, eachOf, NO_CALLS } from '../store/counters.js';
+import { answeredRows } from '../resume/salvage.js';
 import { storeErrorOf } from '../store/error.js';
 import { NOTHING } from '../store/ledger.js';
 import { silenceOf } from '../store/store.js';
-import { type OwnWorker, startOwnWorker } from '../worker/own-worker.js';
+import { type LocalWorker, startLocalWorker } from '../worker/local-worker.js';
 import { Canary } from './canary.js';
 import { collect } from './collector.js';
 import { logReader, progressReader, type RunEvent, RunEvents } from './events.js';
@@ -23,11 +23,11 @@ import type { Input } from './input.js';
 import { reachedLimit } from './limits.js';
 import type { Plan } from './plan.js';
 import { Producer } from './producer.js';
-import { Rescue } from './rescue.js';
+import { Requeuer } from './requeuer.js';
+import type { RunContext } from './run-context.js';
 import { SpeedGauge } from './speed.js';
 import { Watchdog } from './watchdog.js';
 import { Window } from './window.js';
-import type { World } from './world.js';
 
 /** Most bytes of input and prompts in the window. */
 const WINDOW_BYTES = 32 * 1024 * 1024;
@@ -51,14 +51,14 @@ export interface EngineParts extends Execution {
  */
 export async function runEngine(
   settings: Settings,
-  world: World,
+  context: RunContext,
   parts: EngineParts,
-  heartbeat: RunHeartbeat,
+  heartbeat: RunHeartbeatSender,
 ): Promise<number> {
-  const stop = (fault: Fault): void => world.halt.pull({ kind: 'stop', fault });
+  const stop = (problem: Problem): void => context.halt.request({ kind: 'stop', problem });
   await heartbeat.begin();
-  parts.store.health.onFault(stop);
-  return await new Engine(settings, world, parts, heartbeat, stop).run();
+  parts.store.health.onProblem(stop);
+  return await new Engine(settings, context, parts, heartbeat, stop).run();
 }
 
 class Engine {
@@ -67,7 +67,7 @@ class Engine {
   readonly #canary: Canary;
   readonly #producer: Producer;
   /** Null when the fleet makes the calls. */
-  readonly #own: OwnWorker | null;
+  readonly #own: LocalWorker | null;
   readonly #fleet: FleetWatch;
   readonly #watchdog: Watchdog;
   readonly #speed: SpeedGauge;
@@ -80,25 +80,25 @@ class Engine {
 
   constructor(
     private readonly settings: Settings,
-    private readonly world: World,
+    private readonly context: RunContext,
     private readonly parts: EngineParts,
-    heartbeat: RunHeartbeat,
-    private readonly stop: (fault: Fault) => void,
+    heartbeat: RunHeartbeatSender,
+    private readonly stop: (problem: Problem) => void,
   ) {
     const { input, store, queue, committer, before, kept } = parts;
     const { manifest } = committer;
-    this.#window = new Window(Math.min(world.ahead ?? WINDOW_ROWS, WINDOW_ROWS), WINDOW_BYTES);
+    this.#window = new Window(Math.min(context.maxUnwritten ?? WINDOW_ROWS, WINDOW_ROWS), WINDOW_BYTES);
     const calling = { run: manifest.run, queue: queue.name, calls: before };
     this.#own = settings.work
-      ? startOwnWorker({ settings, world, store }, calling, answered(manifest) > 0, stop, (call) =>
+      ? startLocalWorker({ settings, context, store }, calling, answeredRows(manifest) > 0, stop, (call) =>
           this.#events.emit(call),
         )
       : null;
     this.#fleet = watchFleet({
       keyValue: store.keyValue,
       queue: queue.name,
-      log: world.log,
-      takeBack: (lost) => queue.takeBack(manifest.run, lost),
+      log: context.log,
+      takeBack: (lost) => queue.requeueHeldBy(manifest.run, lost),
       onLost: (worker) => this.#events.emit({ type: 'worker lost', ...worker }),
     });
     this.#speed = new SpeedGauge(input.total, settings.limits, kept, steadyNow());
@@ -123,8 +123,8 @@ class Engine {
     this.#watchdog = new Watchdog(watched, manifest.rows, steadyNow());
     this.#events.readBy(
       (event) => this.#judge(event),
-      logReader(world.log),
-      progressReader(world, {
+      logReader(context.log),
+      progressReader(context, {
         settings,
         total: input.total,
         done: manifest.rows,
@@ -132,17 +132,17 @@ class Engine {
       }),
       (event) => event.type === 'pulse' && heartbeat.tell(event),
       (event) => event.type === 'call ended' && this.#own?.heartbeat.called(event.status),
-      (event) => world.onEvent?.(event),
+      (event) => context.onEvent?.(event),
     );
   }
 
   async run(): Promise<number> {
     const { committer, input } = this.parts;
-    const { halt, say } = this.world;
+    const { halt, say } = this.context;
     const { run, execution, rows: committed } = committer.manifest;
     this.#events.emit({ type: 'run started', run, execution, total: input.total, committed });
     const pulse = setInterval(() => this.#pulse(), PULSE_MS);
-    void halt.pulled.then((reason) => this.#finishCalls(reason));
+    void halt.requested.then((reason) => this.#finishCalls(reason));
     const work = Promise.all([this.#produce(), this.#collect()]);
     const end = await this.#untilLeft(work).finally(() => {
       clearInterval(pulse);
@@ -165,8 +165,8 @@ class Engine {
     if (event.type !== 'rows settled') return;
     this.#watchdog.looked(event.known, steadyNow());
     this.#speed.looked(event);
-    const fault = reachedLimit(this.settings.limits, tally, ranMs);
-    if (fault !== null && tally.rows.total < this.parts.input.total) this.stop(fault);
+    const problem = reachedLimit(this.settings.limits, tally, ranMs);
+    if (problem !== null && tally.rows.total < this.parts.input.total) this.stop(problem);
   }
 
   #pulse(): void {
@@ -186,16 +186,16 @@ class Engine {
       calls: { sent, rate_limited, prompt_tokens, completion_tokens },
       quota,
     });
-    const fault = this.#watchdog.overdue(now);
-    if (fault !== null) this.stop(fault);
+    const problem = this.#watchdog.overdue(now);
+    if (problem !== null) this.stop(problem);
     // The collector renews the lease between commits, and a reader may pause for longer than the lease lasts.
-    if (committer.unreadSince !== null && this.world.halt.reason === null) lease.keep().catch(this.#failed);
+    if (committer.unreadSince !== null && this.context.halt.reason === null) lease.keep().catch(this.#failed);
   }
 
   async #produce(): Promise<void> {
     const from = this.parts.input.survey.bytes;
     const onGrown = (to: number): void => this.#events.emit({ type: 'input grown', from, to });
-    await this.#producer.run(this.world.halt.signal, onGrown).catch(this.#failed);
+    await this.#producer.run(this.context.halt.signal, onGrown).catch(this.#failed);
   }
 
   async #collect(): Promise<void> {
@@ -208,7 +208,7 @@ class Engine {
       committer,
       recordOf: plan.recordOf,
       reuse,
-      rescue: new Rescue(this.#window, this.#producer, queue, ledger, lease, this.world.log, deaths),
+      requeuer: new Requeuer(this.#window, this.#producer, queue, ledger, lease, this.context.log, deaths),
       events: this.#events,
       stop: this.stop,
       drained: this.#drained.signal,
@@ -216,7 +216,7 @@ class Engine {
   }
 
   #failed = (error: unknown): void => {
-    this.world.halt.pull(haltReason(this.parts.store.health.stopFor(error)));
+    this.context.halt.request(haltReason(this.parts.store.health.stopFor(error)));
   };
 
   /** After a halt nothing more is sent, and the collector continues until the calls in flight have ended. */
@@ -234,7 +234,7 @@ class Engine {
     const over = new AbortController();
     const away = (afterMs?: number) => silenceOf(store, over.signal, afterMs).then(() => 'away' as const);
     // A halted run ends whatever state the store is in (faults 46 and 82): the files are always consistent.
-    const halted = this.world.halt.pulled.then(() =>
+    const halted = this.context.halt.requested.then(() =>
       over.signal.aborted ? 'left' : Promise.race([away(), sleep(HALT_MS, 'late' as const, { ref: false })]),
     );
     // A run with all rows on disk does not need the store any more.
@@ -276,13 +276,13 @@ class Engine {
     const { run } = committer.manifest;
     await this.#own?.worker.close();
     try {
-      if (this.world.halt.reason !== null) await queue.withdraw(run);
+      if (this.context.halt.reason !== null) await queue.withdraw(run);
       await queue.close();
       // Includes what the worker's last calls changed.
       const { calls, opened } = await store.ledger.progress(run, []);
       if (opened) committer.count(calls);
       // As the next execution will find it. The collector also counts rows that are not sent as known.
-      if (this.world.halt.reason !== null) {
+      if (this.context.halt.reason !== null) {
         this.#waiting = await store.ledger.waiting(run);
         this.#kept = this.#waiting + (await this.#askedAgain());
         this.#recount(this.#kept);
@@ -291,7 +291,7 @@ class Engine {
       }
     } catch (error) {
       if (storeErrorOf(error) === null) throw error;
-      this.world.log.debug({ err: error }, 'could not close the run in the store');
+      this.context.log.debug({ err: error }, 'could not close the run in the store');
     }
     return 'left';
   }
@@ -306,7 +306,7 @@ function haltReason(error: unknown): HaltReason {
   if (error instanceof StopError && isClosedPipe(error.cause)) return { kind: 'signal', signal: 'SIGPIPE' };
   if (!(error instanceof StopError)) return { kind: 'error', error };
   const message = error.hint === undefined ? error.message : `${error.message} ${error.hint}`;
-  return { kind: 'stop', fault: { code: error.code, message } };
+  return { kind: 'stop', problem: { code: error.code, message } };
 }
 
 const isClosedPipe = (cause: unknown): boolean => errorCode(cause) === 'EPIPE';

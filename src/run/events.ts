@@ -1,15 +1,15 @@
 import type { Logger } from 'pino';
 import { type RateWindow, rateOf, sampled } from '../account/rate.js';
 import type { RowCounts, Tally } from '../account/tally.js';
-import { NO_TOKENS } from '../budget/budget.js';
 import type { Settings } from '../config/settings.js';
-import { counted, duration } from '../figures.js';
+import type { Counters } from '../core/counters.js';
+import { counted, duration } from '../core/figures.js';
+import { NO_TOKENS } from '../pace/budget.js';
 import type { Quota } from '../pace/shared-pace.js';
 import { startProgress } from '../render/progress.js';
 import { type RunFigures, runLines } from '../render/run-screen.js';
 import { canDraw, type TerminalStream } from '../render/screen.js';
 import { painter } from '../render/terminal-text.js';
-import type { Counters } from '../store/counters.js';
 import type { CallEnded } from '../worker/caller.js';
 import type { Speed } from './speed.js';
 

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
-import { steadyNow } from '../clock.js';
-import { readAllWorkers, type SeenWorker, withoutGone } from '../fleet/beats.js';
-import { LostWorkers } from '../fleet/lost-workers.js';
+import { steadyNow } from '../core/clock.js';
+import { readAllWorkers, type SeenWorker, withoutGone } from '../ops/heartbeat.js';
+import { LostWorkers } from '../ops/lost-workers.js';
 import type { Quota } from '../pace/shared-pace.js';
 import type { KeyValue } from '../store/key-value.js';
 import type { Fleet } from './watchdog.js';

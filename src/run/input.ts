@@ -1,7 +1,7 @@
 import { goldReader } from '../answer/gold.js';
 import type { Settings } from '../config/settings.js';
-import { UsageError } from '../errors.js';
-import type { Row } from '../model.js';
+import { UsageError } from '../core/errors.js';
+import type { Row } from '../core/model.js';
 import {
   formatOf,
   type InputSpec,
@@ -12,7 +12,7 @@ import {
   survey,
   sweepSpools,
 } from '../source/source.js';
-import type { World } from './world.js';
+import type { RunContext } from './run-context.js';
 
 type OnProgress = (bytesRead: number, totalBytes: number) => void;
 
@@ -33,20 +33,20 @@ export interface Input {
  */
 export async function openInput(
   settings: Settings,
-  world: Pick<World, 'stdin' | 'halt'>,
+  context: Pick<RunContext, 'stdin' | 'halt'>,
   onProgress: OnProgress = () => {},
 ): Promise<Input> {
   const { path, limit, require: _, ...reading } = settings.input;
   await sweepSpools(settings.stateDir);
-  if (path === '-') assertPiped(world, { path, ...reading });
+  if (path === '-') assertPiped(context, { path, ...reading });
   const spool =
-    path === '-' ? await spoolStandardInput(world.stdin, settings.stateDir, world.halt.signal) : null;
+    path === '-' ? await spoolStandardInput(context.stdin, settings.stateDir, context.halt.signal) : null;
   const discard = (): void => spool?.discard();
   const spec: InputSpec = { ...reading, path: spool?.path ?? path };
   try {
     const gold = goldReader(settings, reading.name);
     const surveyed = await survey(spec, {
-      signal: world.halt.signal,
+      signal: context.halt.signal,
       onProgress,
       ...(gold && { onRow: gold }),
     });
@@ -59,7 +59,7 @@ export async function openInput(
 }
 
 /** Checked before waiting for input that never comes, and before copying a pipe in an unreadable format. */
-function assertPiped({ stdin }: Pick<World, 'stdin'>, spec: InputSpec): void {
+function assertPiped({ stdin }: Pick<RunContext, 'stdin'>, spec: InputSpec): void {
   if (stdin.isTTY === true) {
     throw new UsageError(
       'stdin_is_terminal',

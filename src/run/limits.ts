@@ -1,6 +1,6 @@
-import { invalidOf, type Judged, unusableText } from '../account/require.js';
-import { count, counted, duration } from '../figures.js';
-import type { Fault } from '../model.js';
+import { type AnswerCounts, invalidOf, unusableText } from '../account/require.js';
+import { count, counted, duration } from '../core/figures.js';
+import type { Problem } from '../core/model.js';
 
 interface RunLimits {
   /** Rows that may be without an answer: a count (1 or more), or a fraction of the rows so far (below 1). */
@@ -21,7 +21,7 @@ const FEWEST_ROWS = 20;
  * @param written includes the rows of earlier executions
  * @param ms how long this execution has worked
  */
-export function reachedLimit(limits: RunLimits, written: Judged, ms: number): Fault | null {
+export function reachedLimit(limits: RunLimits, written: AnswerCounts, ms: number): Problem | null {
   const { stopAfterFailures: most, deadlineMs } = limits;
   const { rows, abstained = 0 } = written;
   if (tooMany(rows.failed + invalidOf(written), rows.total, most.failures)) {

@@ -1,7 +1,7 @@
 import type { Settings } from '../config/settings.js';
-import { StopError, UsageError } from '../errors.js';
-import { count } from '../figures.js';
-import type { Halt } from '../halt.js';
+import { StopError, UsageError } from '../core/errors.js';
+import { count } from '../core/figures.js';
+import type { Halt } from '../core/halt.js';
 import { rowRequest } from '../prompt/row-request.js';
 import type { Input } from './input.js';
 import type { Plan } from './plan.js';

@@ -3,10 +3,10 @@ import { accessSync, constants, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { durationMs, type Job } from '../config/job-schema.js';
-import { errorText, UsageError } from '../errors.js';
+import { errorText, UsageError } from '../core/errors.js';
+import { shellWord } from '../core/started.js';
 import { postOnce } from '../service/post.js';
 import { proxyFor, type ServiceProxy } from '../service/proxy.js';
-import { shellWord } from '../started.js';
 import { exitOf, type RunResult } from './pipeline.js';
 
 export interface Hooks {
@@ -19,7 +19,7 @@ export interface Hooks {
   readonly post: { readonly variable: string; readonly url: URL; readonly proxy: ServiceProxy | null } | null;
 }
 
-export interface HookWorld {
+export interface HookContext {
   readonly env: NodeJS.ProcessEnv;
   readonly onWarning: (message: string) => void;
   readonly signal: AbortSignal;
@@ -113,16 +113,16 @@ function addressIn(name: string, value: string | undefined): URL {
  * Runs the command and the POST in parallel. A run interrupted by a signal has not ended: the next process
  * completes it. A failed hook is only a warning: the rows are safe.
  */
-export async function onFinish(hooks: Hooks, result: RunResult, world: HookWorld): Promise<void> {
+export async function onFinish(hooks: Hooks, result: RunResult, context: HookContext): Promise<void> {
   if (result.halted?.kind === 'signal') return;
   // The prompt and the settings must not leave the folder.
   const { details: _, ...figures } = result.summary;
   const body = `${JSON.stringify(figures)}\n`;
   const warned = (name: string, work: Promise<void>): Promise<void> =>
-    work.catch((error) => world.onWarning(`${name}: ${errorText(error)}`));
+    work.catch((error) => context.onWarning(`${name}: ${errorText(error)}`));
   await Promise.all([
-    hooks.command && warned('on_finish.command', runCommand(hooks.command, result, body, world)),
-    hooks.post && warned('on_finish.post', post(hooks.post, body, world)),
+    hooks.command && warned('on_finish.command', runCommand(hooks.command, result, body, context)),
+    hooks.post && warned('on_finish.post', post(hooks.post, body, context)),
   ]);
 }
 
@@ -130,7 +130,7 @@ async function runCommand(
   { argv: [program = '', ...args], timeoutMs, cwd }: NonNullable<Hooks['command']>,
   { summary, halted, files }: RunResult,
   body: string,
-  { env, signal }: HookWorld,
+  { env, signal }: HookContext,
 ): Promise<void> {
   const child = spawn(program, args, {
     cwd,
@@ -194,7 +194,7 @@ async function runCommand(
 async function post(
   { variable, url, proxy }: NonNullable<Hooks['post']>,
   body: string,
-  { signal, times = TIMES }: HookWorld,
+  { signal, times = TIMES }: HookContext,
 ): Promise<void> {
   const way = proxy === null ? '' : ` through the proxy ${proxy.address}`;
   for (let attempt = 1; ; attempt++) {

@@ -2,29 +2,29 @@ import { driftMiss } from '../account/drift.js';
 import { bothMissed, missOf } from '../account/require.js';
 import { retryCommandFor } from '../account/retry-command.js';
 import { type StoredSummary, type SummaryParts, summarise } from '../account/summary.js';
-import { spentText } from '../budget/budget.js';
-import { within } from '../clock.js';
 import type { Settings } from '../config/settings.js';
-import { errorText } from '../errors.js';
-import { count, counted } from '../figures.js';
-import { RunHeartbeat } from '../fleet/heartbeat.js';
-import { prepareStateDir } from '../folder.js';
-import type { HaltReason } from '../halt.js';
+import { within } from '../core/clock.js';
+import { errorText } from '../core/errors.js';
+import { count, counted } from '../core/figures.js';
+import { prepareStateDir } from '../core/folder.js';
+import type { HaltReason } from '../core/halt.js';
+import { RunHeartbeatSender } from '../ops/heartbeat-sender.js';
 import { review } from '../output/review.js';
+import { spentText } from '../pace/budget.js';
 import type { Committer } from '../resume/committer.js';
-import { keepMeasure, lastRunOf, lastRunTold } from '../resume/last-run.js';
+import { copyForDrift, lastRunOf, recordedLastRun } from '../resume/last-run.js';
 import type { OutputFiles } from '../resume/output-files.js';
 import { type OutputTarget, takeOutput } from '../resume/output-target.js';
 import { removeReport, writeReport } from '../resume/report-file.js';
-import { type Begun, goOn } from '../resume/resume.js';
+import { beginExecution, type RunStart } from '../resume/resume.js';
 import { OUTCOME_UNKNOWN } from '../store/ledger.js';
 import { type EngineParts, runEngine } from './engine.js';
 import { checkSteps, FINISHING } from './finishing.js';
 import { type Input, openInput } from './input.js';
 import { mistakes } from './mistakes.js';
 import { type Plan, planRows } from './plan.js';
+import type { OfflineContext, RunContext } from './run-context.js';
 import type { FinishingStep } from './step.js';
-import type { Unconnected, World } from './world.js';
 
 export interface RunResult {
   readonly summary: StoredSummary;
@@ -58,7 +58,7 @@ export function exitOf({ summary, halted }: Pick<RunResult, 'summary' | 'halted'
  */
 export async function runJob(
   settings: Settings,
-  around: Unconnected,
+  around: OfflineContext,
   mayAdd?: (found: OutputTarget, input: Input, plan: Plan) => Promise<boolean>,
 ): Promise<RunResult> {
   // With no row to add, neither address nor key is needed.
@@ -70,15 +70,15 @@ export async function runJob(
     try {
       const plan = await planRows(settings, input.survey);
       if (found && mayAdd && !(await mayAdd(found, input, plan))) return unchanged(found);
-      const world = await around.connect();
+      const context = await around.connect();
       checkSteps(settings, input.survey, plan.format);
-      const warnings = await mistakes(settings, input, plan, world.halt);
-      const tell = (begun: Begun): void => {
-        announce(settings, world, input, begun);
-        for (const warning of warnings) world.say(`warning: ${warning}`);
+      const warnings = await mistakes(settings, input, plan, context.halt);
+      const tell = (begun: RunStart): void => {
+        announce(settings, context, input, begun);
+        for (const warning of warnings) context.say(`warning: ${warning}`);
       };
-      const execution = await goOn(found, input, plan.header, settings, world, tell);
-      return await execute({ ...execution, input, plan }, settings, world).finally(execution.close);
+      const execution = await beginExecution(found, input, plan.header, settings, context, tell);
+      return await execute({ ...execution, input, plan }, settings, context).finally(execution.close);
     } finally {
       input.discard();
     }
@@ -95,7 +95,7 @@ function unchanged({ finished, files }: Pick<OutputTarget, 'finished' | 'files'>
 }
 
 /** The end of a run whose rows replace rows of a finished output. */
-interface Mending {
+interface Amendment {
   /** Replaces `FINISHING`: rewrites the output from its other records and those of the run. */
   readonly steps: readonly FinishingStep[];
   /** @param own the parts of the run's own summary */
@@ -104,23 +104,23 @@ interface Mending {
 }
 
 interface RunParts extends EngineParts {
-  readonly mending?: Mending;
+  readonly amendment?: Amendment;
 }
 
-export async function execute(parts: RunParts, settings: Settings, world: World): Promise<RunResult> {
+export async function execute(parts: RunParts, settings: Settings, context: RunContext): Promise<RunResult> {
   const { store, queue, input, committer } = parts;
   let ended: Pick<StoredSummary, 'finished_at' | 'duration_s' | 'rows_per_second'> | null = null;
   let result: RunResult | null = null;
   // Recomputed at each call. At the end it has the times in the files, which took time to write. A halt after the
   // last step changes nothing.
   const summary = (): StoredSummary => ({
-    ...summarise(summaryParts(settings, parts, result === null ? world.halt.reason : result.halted)),
+    ...summarise(summaryParts(settings, parts, result === null ? context.halt.reason : result.halted)),
     ...ended,
   });
-  const heartbeat = new RunHeartbeat(
+  const heartbeat = new RunHeartbeatSender(
     {
       keyValue: store.keyValue,
-      log: world.log,
+      log: context.log,
       settings,
       run: committer.manifest.run,
       queue: queue.name,
@@ -131,9 +131,9 @@ export async function execute(parts: RunParts, settings: Settings, world: World)
     committer.manifest.rows,
   );
   try {
-    const kept = await runEngine(settings, world, parts, heartbeat);
-    result = await endRun(kept, parts, settings, world);
-    if (parts.mending === undefined) {
+    const kept = await runEngine(settings, context, parts, heartbeat);
+    result = await endRun(kept, parts, settings, context);
+    if (parts.amendment === undefined) {
       const { finished_at, duration_s, rows_per_second } = result.summary;
       ended = { finished_at, duration_s, rows_per_second };
     }
@@ -149,9 +149,9 @@ async function endRun(
   kept: number,
   parts: RunParts,
   settings: Settings,
-  { halt, say }: World,
+  { halt, say }: RunContext,
 ): Promise<RunResult> {
-  const { target, input, store, committer, reuse, plan, mending } = parts;
+  const { target, input, store, committer, reuse, plan, amendment } = parts;
   const { answer, output } = settings;
   let halted = halt.reason;
   if (reuse?.isFull) say(`warning: ${TOO_MANY_KEYS}`);
@@ -161,23 +161,24 @@ async function endRun(
   if (halted === null && !isWhole && answer.kind === 'labels' && answer.abstainFor !== undefined)
     say(NO_THRESHOLD);
   const finishing = { committer, settings, survey: input.survey, format: plan.format, say, halt };
-  for (const step of isWhole ? (mending?.steps ?? FINISHING) : []) {
+  for (const step of isWhole ? (amendment?.steps ?? FINISHING) : []) {
     if (await step.run(finishing)) continue;
     halted = halt.reason;
     isWhole = false;
     break;
   }
   const files = committer.files;
-  const good = isWhole && !mending ? lastRunOf(settings, committer.manifest.run, true) : null;
-  const lastRun = isWhole && target && !mending ? lastRunOf(settings, committer.manifest.run) : null;
+  const good = isWhole && !amendment ? lastRunOf(settings, committer.manifest.run, true) : null;
+  const lastRun = isWhole && target && !amendment ? lastRunOf(settings, committer.manifest.run) : null;
   const own = {
     ...summaryParts(settings, parts, halted),
     lastRun,
     ...(isWhole && committer.manifest.steps.require && { rejected: { good_output: good?.output ?? null } }),
   };
   // A killed execution may already have replaced the summary of the last run.
-  const told = isWhole && files && !lastRun ? lastRunTold(files.summary, committer.manifest.run) : undefined;
-  const now = (isWhole && mending?.summary(own)) || summarise(own);
+  const told =
+    isWhole && files && !lastRun ? recordedLastRun(files.summary, committer.manifest.run) : undefined;
+  const now = (isWhole && amendment?.summary(own)) || summarise(own);
   let summary: StoredSummary = {
     ...now,
     ...(told && { last_run: told }),
@@ -185,7 +186,7 @@ async function endRun(
   };
   const unknown = summary.errors[OUTCOME_UNKNOWN] ?? 0;
   if (halted === null && unknown > 0) say(`warning: ${heldText(unknown, summary.output, settings.emulated)}`);
-  const mayReview = isWhole && plan.reviewed !== null && ((await mending?.mayReview(committer)) ?? true);
+  const mayReview = isWhole && plan.reviewed !== null && ((await amendment?.mayReview(committer)) ?? true);
   const reviewed = mayReview ? plan.reviewed : null;
   let report: string | null = null;
   if (halted === null) {
@@ -194,7 +195,7 @@ async function endRun(
         // Answers below the requirement are not carried over: they would reject every later run (fault 105).
         await (committer.manifest.steps.require === undefined ? reuse?.finish() : reuse?.discard());
         const isReplaced = good !== null && good.output === files?.output;
-        if (settings.drift !== null && summary.missed !== null && isReplaced) await keepMeasure(good);
+        if (settings.drift !== null && summary.missed !== null && isReplaced) await copyForDrift(good);
       },
       review: reviewed && {
         of: (bytes) => {
@@ -202,7 +203,7 @@ async function endRun(
           return review(records, reviewed, output.formulas);
         },
         onUnread: (reason) => say(`warning: no rows for review: ${reason}`),
-        replace: mending !== undefined,
+        replace: amendment !== undefined,
       },
       named: async () => {
         if (files === null) return;
@@ -239,9 +240,9 @@ function endOf(halted: HaltReason | null): 'finished' | 'stopped' | 'interrupted
 
 export function announce(
   settings: Settings,
-  { say, address }: World,
+  { say, address }: RunContext,
   { total, survey }: Input,
-  { target, manifest, store }: Begun,
+  { target, manifest, store }: RunStart,
 ): void {
   const { input, endpoint, emulated, limits, work } = settings;
   const from = input.name;
@@ -340,7 +341,7 @@ function stopOf(halted: HaltReason | null) {
     case undefined:
       return null;
     case 'stop':
-      return halted.fault;
+      return halted.problem;
     case 'signal':
       return { code: 'interrupted', message: `by ${halted.signal}` };
     case 'error':

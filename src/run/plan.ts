@@ -3,14 +3,14 @@ import { sameBeginning } from '../answer/confidence.js';
 import { goldReader } from '../answer/gold.js';
 import { namesOf } from '../answer/label-answer.js';
 import { recordOptions, type Settings } from '../config/settings.js';
-import { UsageError } from '../errors.js';
-import type { Outcome, Row } from '../model.js';
+import { UsageError } from '../core/errors.js';
+import type { Outcome, Row } from '../core/model.js';
 import { recordFormat } from '../output/format.js';
 import type { RecordFormat } from '../output/record.js';
+import { checkReuse } from '../prompt/reuse-keys.js';
 import { checkColumns, type RequestPlan, requestPlan } from '../prompt/row-request.js';
 import { contextCheck, loadTokenizer } from '../prompt/tokens.js';
 import type { RowRecord } from '../resume/committer.js';
-import { checkReuse } from '../reuse/keys.js';
 import { modelBehind } from '../service/catalogue.js';
 import type { Survey } from '../source/source.js';
 

@@ -1,7 +1,7 @@
 import type { Settings } from '../config/settings.js';
-import type { Row } from '../model.js';
+import type { Row } from '../core/model.js';
 import { type RequestPlan, type RowRequest, rowRequest } from '../prompt/row-request.js';
-import type { Asks, Chunk, ChunkRow } from '../queue/chunk.js';
+import type { Chunk, ChunkRow, OnInvalid } from '../queue/chunk.js';
 import { MOST_LOSSES } from '../queue/chunk-queue.js';
 import type { Execution } from '../resume/resume.js';
 import type { Canary } from './canary.js';
@@ -80,7 +80,7 @@ export class Producer {
       if (row.number > input.total || signal.aborted) break;
       const request = rowRequest(row, plan.requests);
       if (request.kind === 'send') {
-        const looked = reuse?.look(row, request.prompt, request.parameters) ?? null;
+        const looked = reuse?.match(row, request.prompt, request.parameters) ?? null;
         if (!looked?.source) requests.push(toSend(row, request));
         rows.push({ row, settled: null, looked });
         // Counted even if not sent: a resume that knows fewer rows must end its chunks at the same rows.
@@ -90,7 +90,7 @@ export class Producer {
         rows.push({ row, settled: request.outcome, looked: null });
       }
       bytes += row.bytes;
-      held += row.held ?? row.bytes;
+      held += row.memoryBytes ?? row.bytes;
       if (rows.length >= chunkSize || bytes >= CHUNK_BYTES || row.number === canary.last) await close();
       if (row.number === canary.last && row.number < input.total) {
         await send();
@@ -111,7 +111,7 @@ export class Producer {
 }
 
 /** Null when workers need not read the answers. */
-function asksOf({ onInvalid, answer }: Settings): Asks | null {
+function asksOf({ onInvalid, answer }: Settings): OnInvalid | null {
   if (onInvalid === null || (onInvalid.askAgain === 0 && onInvalid.deployment === null)) return null;
   const { askAgain: again, prompt, deployment } = onInvalid;
   return { answer, again, prompt, deployment };

@@ -2,10 +2,10 @@ import type { Settings } from '../config/settings.js';
 import type { RecordFormat } from '../output/record.js';
 import type { Committer } from '../resume/committer.js';
 import type { Survey } from '../source/source.js';
-import type { World } from './world.js';
+import type { RunContext } from './run-context.js';
 
 /** A run with every row of its input, before its output is named. */
-export interface Finishing extends Pick<World, 'say' | 'halt'> {
+export interface Finishing extends Pick<RunContext, 'say' | 'halt'> {
   readonly settings: Settings;
   readonly survey: Pick<Survey, 'sha256' | 'rows'>;
   readonly format: RecordFormat;

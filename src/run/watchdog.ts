@@ -1,5 +1,5 @@
-import { counted, duration } from '../figures.js';
-import type { Fault } from '../model.js';
+import { counted, duration } from '../core/figures.js';
+import type { Problem } from '../core/model.js';
 import { type Calling, clock, serviceWait } from '../pace/pauses.js';
 
 /** Milliseconds without an answer from the ledger (usually a few) after which the run reports it. */
@@ -121,7 +121,7 @@ export class Watchdog {
   }
 
   /** Why the run should stop; null to continue. Workers on other machines may be started at any time. */
-  overdue(now: number): Fault | null {
+  overdue(now: number): Problem | null {
     const { worker, giveUpMs, queue, total } = this.options;
     // A reader may take its time; the ledger is read again when it continues.
     if ((this.options.unreadSince?.() ?? null) !== null) {
@@ -155,7 +155,7 @@ export class Watchdog {
     }
     return {
       code: 'service_unavailable',
-      message: `nothing was answered for ${time}: ${outage.fault.message}`,
+      message: `nothing was answered for ${time}: ${outage.problem.message}`,
     };
   }
 }

@@ -1,12 +1,12 @@
-import type { Outcome, Row } from '../model.js';
-import type { Looked } from '../reuse/reuse.js';
+import type { Outcome, Row } from '../core/model.js';
+import type { ReuseMatch } from '../resume/reuse.js';
 
 export interface WindowRow {
   readonly row: Row;
   /** Outcome without a call: skipped, or failed before sending; null when the row may need a call. */
   readonly settled: Outcome | null;
   /** Key that keeps its outcome for others, or the source of its outcome; null when nothing is reused. */
-  readonly looked: Looked | null;
+  readonly looked: ReuseMatch | null;
 }
 
 export interface WindowChunk {

@@ -1,4 +1,4 @@
-import type { Parameters } from '../model.js';
+import type { Parameters } from '../core/model.js';
 import { DEFAULT_MAX_TOKENS } from './parameters.js';
 
 /** Bytes of a response that are read; a longer one is cut off, billed, and asked again. */

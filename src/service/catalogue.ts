@@ -1,4 +1,4 @@
-import { either } from '../errors.js';
+import { either } from '../core/errors.js';
 import type { Deployed, EndpointSpec } from './endpoint-spec.js';
 import { type ModelType, OPERATIONS, type Operation } from './operation.js';
 

@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { brotliDecompressSync, gunzipSync, inflateSync, type ZlibOptions } from 'node:zlib';
-import { errorCode } from '../errors.js';
+import { errorCode } from '../core/errors.js';
 import { ENCODED, TOO_LARGE } from './exchange.js';
 
 const DECODERS: ReadonlyMap<string, (bytes: Buffer, options: ZlibOptions) => Buffer> = new Map([

@@ -1,5 +1,5 @@
-import { UsageError } from '../errors.js';
-import type { Parameters } from '../model.js';
+import { UsageError } from '../core/errors.js';
+import type { Parameters } from '../core/model.js';
 import { type Client, createClient } from './client.js';
 import type { EndpointSpec } from './endpoint-spec.js';
 import type { Exchange } from './exchange.js';

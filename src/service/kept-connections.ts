@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { setImmediate as endOfTurn } from 'node:timers/promises';
-import { errorCode } from '../errors.js';
+import { errorCode } from '../core/errors.js';
 
 /** Responses after which a client checks whether the server closes the connection. */
 const WATCHED = 32;

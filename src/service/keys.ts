@@ -1,4 +1,4 @@
-import { UsageError } from '../errors.js';
+import { UsageError } from '../core/errors.js';
 
 /** Consecutive refusals after which a key that worked before counts as revoked. */
 const REFUSALS = 10;

@@ -1,4 +1,4 @@
-import type { Json } from '../model.js';
+import type { Json } from '../core/model.js';
 
 /** As the documentation of the service names it. */
 export type ModelType = 'completions' | 'conversation';

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import type { Parameters } from '../model.js';
+import type { Parameters } from '../core/model.js';
 
 /**
  * Descriptions reach the editor through the job file's JSON Schema. Messages name range and value, not the
@@ -116,14 +116,14 @@ export const requestParametersSchema = parametersSchema.extend({
 /** Candidates generated for a prompt; each is billed. */
 export const candidatesOf = ({ n, best_of }: Parameters): number => Math.max(n ?? 1, best_of ?? 1);
 
-interface Problem {
+interface ParameterProblem {
   readonly path: string;
   readonly message: string;
 }
 
 type CheckedParameters =
   | { readonly ok: true; readonly parameters: Parameters }
-  | { readonly ok: false; readonly problems: readonly Problem[] };
+  | { readonly ok: false; readonly problems: readonly ParameterProblem[] };
 
 export function checkParameters(value: unknown): CheckedParameters {
   const parsed = parametersSchema.safeParse(value);

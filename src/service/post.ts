@@ -1,5 +1,5 @@
 import { Agent, type Dispatcher, ProxyAgent } from 'undici';
-import { errorCode } from '../errors.js';
+import { errorCode } from '../core/errors.js';
 import type { ServiceProxy } from './proxy.js';
 
 /**

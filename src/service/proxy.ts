@@ -1,6 +1,6 @@
 import { BlockList, isIP, Socket } from 'node:net';
 import { buildConnector, Pool } from 'undici';
-import { UsageError } from '../errors.js';
+import { UsageError } from '../core/errors.js';
 import { PROXY_REFUSED } from './exchange.js';
 
 /** A private field keeps the password out of logs. */

@@ -1,20 +1,20 @@
 import { STATUS_CODES } from 'node:http';
-import { parseJson } from '../json.js';
+import { parseJson } from '../core/json.js';
 import type {
   Choice,
   Completion,
-  Fault,
   FilterResults,
   Filters,
   FilterVerdict,
   Json,
+  Problem,
   Usage,
-} from '../model.js';
+} from '../core/model.js';
 import type { Operation } from './operation.js';
 
 /** Reads response bodies. Servers differ in what they leave out, so only the first choice is required. */
 
-export type Reading = Usable | Unusable;
+export type ParsedResponse = Usable | Unusable;
 
 interface Usable {
   readonly ok: true;
@@ -29,14 +29,14 @@ interface Usable {
 }
 
 interface NoText {
-  readonly fault: Fault;
+  readonly problem: Problem;
   /** The choice has the form of another operation. */
   readonly isOther: boolean;
 }
 
 interface Unusable {
   readonly ok: false;
-  readonly fault: Fault;
+  readonly problem: Problem;
   /**
    * `mixed_up`: choices cannot be matched to prompts. `only_one`: one choice where several were asked for.
    */
@@ -48,7 +48,7 @@ interface Unusable {
  */
 const LONGEST_TEXT = 1024 * 1024;
 
-export interface Asked {
+export interface ExpectedAnswers {
   readonly prompts: number;
   /** Per prompt. */
   readonly choices: number;
@@ -61,12 +61,13 @@ export interface Asked {
  * Reads a successful response: for each prompt its choices, and the filter results of the first. The usage is
  * that of the whole request, unless the service gives it for each prompt.
  */
-export function readAnswers(body: string, asked: Asked): readonly Reading[] {
+export function readAnswers(body: string, asked: ExpectedAnswers): readonly ParsedResponse[] {
   const { prompts, withLogprobs, operation } = asked;
   const parsed = parseJson(body);
   const list = Array.isArray(parsed) ? merged(parsed, asked.choices) : null;
   const root = list?.answer ?? parsed;
-  const all = (reading: Reading): readonly Reading[] => Array.from({ length: prompts }, () => reading);
+  const all = (reading: ParsedResponse): readonly ParsedResponse[] =>
+    Array.from({ length: prompts }, () => reading);
   if (root === undefined) return all(notJson(body));
   if (!isObject(root)) return all(noChoices);
   const choices: readonly unknown[] = Array.isArray(root['choices']) ? root['choices'] : [];
@@ -82,7 +83,7 @@ export function readAnswers(body: string, asked: Asked): readonly Reading[] {
   const hasText = (ofPrompt: readonly Obj[]): boolean =>
     ofPrompt.some((choice) => operation.text(choice) !== '');
   const shared = list === null ? usageOf(root['usage'], own.some(hasText)) : null;
-  return own.map((ofPrompt, index): Reading => {
+  return own.map((ofPrompt, index): ParsedResponse => {
     if (ofPrompt.length === 1 && asked.choices > 1) return onlyOne(asked.choices);
     const usage = list === null ? shared : usageOf(list.usages.get(ofPrompt[0]), hasText(ofPrompt));
     const [choice = {}, ...others] = usefulFirst(ofPrompt, operation);
@@ -150,7 +151,7 @@ function merged(
  */
 function choicesOf(
   choices: readonly unknown[],
-  { prompts, choices: ofEach }: Asked,
+  { prompts, choices: ofEach }: ExpectedAnswers,
 ): readonly (readonly Obj[])[] | null {
   if (prompts === 1) {
     const own = choices.slice(0, ofEach).filter(isObject);
@@ -197,16 +198,16 @@ export const isBlocked = (finishReason: string | null, filters: FilterResults | 
 export const anyFiltered = (results: FilterResults | null): boolean =>
   results !== null && Object.values(results).some((result) => result.filtered === true);
 
-const unusable = (code: string, message: string): Unusable => ({ ok: false, fault: { code, message } });
+const unusable = (code: string, message: string): Unusable => ({ ok: false, problem: { code, message } });
 const noChoices = unusable('no_choices', 'the answer has no choice for the prompt');
 
 /** Sent by servers that do not know `n`. */
-const onlyOne = (choices: number): Reading => ({
+const onlyOne = (choices: number): ParsedResponse => ({
   ...unusable('choices_missing', `the answer has one choice, and ${choices} are asked for`),
   form: 'only_one',
 });
 
-function mixedUp(choices: readonly unknown[], { prompts, choices: ofEach }: Asked): Reading {
+function mixedUp(choices: readonly unknown[], { prompts, choices: ofEach }: ExpectedAnswers): ParsedResponse {
   if (prompts === 1) return noChoices;
   const shown = choices
     .slice(0, 10)
@@ -223,7 +224,7 @@ function mixedUp(choices: readonly unknown[], { prompts, choices: ofEach }: Aske
 }
 
 /** A portal, a login or a wrong address sends a page; its first line and title show whose it is. */
-function notJson(body: string): Reading {
+function notJson(body: string): ParsedResponse {
   const start = body.slice(0, 4000).trim();
   if (start === '') return unusable('not_json', 'the answer is empty');
   const line = clip(start.split(/[\r\n]/, 1)[0] ?? '', SAMPLE);
@@ -242,11 +243,11 @@ function between(text: string, before: string, after: string): string {
 
 function noText(otherForm: string | null, choice: Obj): NoText {
   if (otherForm !== null)
-    return { fault: { code: 'operation_not_supported', message: otherForm }, isOther: true };
+    return { problem: { code: 'operation_not_supported', message: otherForm }, isOther: true };
   // The choice without its long, irrelevant fields.
   const { content_filter_results: _, content_filter_result: __, logprobs: ___, ...said } = choice;
   const sample = clip(JSON.stringify(said), SAMPLE);
-  return { fault: { code: 'no_text', message: `the answer has no text: ${sample}` }, isOther: false };
+  return { problem: { code: 'no_text', message: `the answer has no text: ${sample}` }, isOther: false };
 }
 
 /** Some servers leave out `completion_tokens` when they generated nothing: 0. All else is `odd`. */

@@ -1,4 +1,4 @@
-import type { Fault } from '../model.js';
+import type { Problem } from '../core/model.js';
 import type { Certainty, Unsettled, Verdict } from './verdict.js';
 
 /** Consecutive pages, before any answer, that mean a wrong address. */
@@ -33,9 +33,9 @@ export class StopStreak {
     return verdicts.map((verdict) => {
       if (!isUnsettled(verdict)) return verdict;
       if (verdict.kind === 'retry' && !this.reached)
-        return { ...verdict, kind: 'stop', fault: unreachable(verdict.fault) };
+        return { ...verdict, kind: 'stop', problem: unreachable(verdict.problem) };
       if (verdict.kind === 'retry' && !stops) return verdict;
-      return { ...verdict, kind: stops ? 'stop' : 'retry', fault: advised(verdict) };
+      return { ...verdict, kind: stops ? 'stop' : 'retry', problem: advised(verdict) };
     });
   }
 
@@ -65,12 +65,12 @@ export class StopStreak {
 const isUnsettled = (verdict: Verdict): verdict is Unsettled =>
   verdict.kind === 'retry' || verdict.kind === 'stop';
 
-const advised = ({ fault: { code, message }, hint = '' }: Unsettled): Fault => ({
+const advised = ({ problem: { code, message }, hint = '' }: Unsettled): Problem => ({
   code,
   message: `${message}. ${hint}`,
 });
 
-const unreachable = ({ message }: Fault): Fault => ({
+const unreachable = ({ message }: Problem): Problem => ({
   code: 'service_unreachable',
   message: `cannot reach the service: ${message}. Check PROMPTMILL_BASE_URL and the network.`,
 });

@@ -1,13 +1,13 @@
-import type { CalledOutcome, Completion, Fault, Filters, Tokens } from '../model.js';
+import type { CalledOutcome, Completion, Filters, Problem, Tokens } from '../core/model.js';
 import { modelsFor } from './catalogue.js';
 import type { Exchange, Failure, FailureCode, Response } from './exchange.js';
 import type { Operation } from './operation.js';
 import { ADVICE, means } from './quirks.js';
 import {
-  type Asked,
   anyFiltered,
+  type ExpectedAnswers,
   isBlocked,
-  type Reading,
+  type ParsedResponse,
   readAnswers,
   readError,
   type ServiceError,
@@ -50,7 +50,7 @@ export type Notice = 'short_usage' | 'prompt_cut';
 export interface Unsettled {
   /** `retry`: may be called again. `stop`: no call can succeed until a person fixes the cause. */
   readonly kind: 'retry' | 'stop';
-  readonly fault: Fault;
+  readonly problem: Problem;
   readonly latency_ms: number;
   readonly connected: boolean;
   /** The server has never answered on this connection. */
@@ -75,13 +75,13 @@ export interface Wait {
   readonly kind: 'wait';
   /** In milliseconds, not clamped; null when the service does not say. */
   readonly ms: number | null;
-  readonly fault: Fault;
+  readonly problem: Problem;
 }
 
 /** No room beside the other calls: the row is called again when fewer are in flight. */
 export interface NoRoom {
   readonly kind: 'no_room';
-  readonly fault: Fault;
+  readonly problem: Problem;
 }
 
 /**
@@ -98,7 +98,7 @@ export type Certainty = 'sure' | 'likely' | 'vague';
 export function verdicts(
   exchange: Exchange,
   now: number,
-  asked: Asked & OfRequest,
+  asked: ExpectedAnswers & OfRequest,
   attempts: number,
 ): readonly Verdict[] {
   const called = { attempts, latency_ms: exchange.latency_ms };
@@ -123,7 +123,7 @@ interface Called {
 }
 
 /** Marks the texts with bytes that were no UTF-8. They are paid for and may be useful, so they are kept. */
-function marked(reading: Reading): Reading {
+function marked(reading: ParsedResponse): ParsedResponse {
   if (!reading.ok) return reading;
   const { others, ...completion } = reading.completion;
   return { ...reading, completion: { ...mark(completion), ...(others && { others: others.map(mark) }) } };
@@ -173,7 +173,7 @@ const UNSENT: ReadonlySet<FailureCode> = new Set(['proxy_auth', 'no_descriptor',
 function ofFailure({ code, message, phase, latency_ms, unheard }: Failure): Verdict {
   const [fault, hint, certainty = 'likely'] = FAILURES[code];
   const failed = {
-    fault: { code: fault, message },
+    problem: { code: fault, message },
     latency_ms,
     // For an aborted call this is unknown.
     connected: phase !== 'connect' || code === 'aborted' || code === 'closed',
@@ -195,15 +195,15 @@ const WITHOUT_VOTES =
 const otherDeployment = (operation: Operation): string =>
   `Promptmill calls the ${operation.name} operation: set service.deployment to a deployment of ${modelsFor(operation)}.`;
 
-function ofReading(reading: Reading, called: Called, operation: Operation): Verdict {
+function ofReading(reading: ParsedResponse, called: Called, operation: Operation): Verdict {
   const { attempts, latency_ms } = called;
-  const unsettled = (fault: Fault) => ({ fault, latency_ms, connected: true, possiblyBilled: true });
+  const unsettled = (problem: Problem) => ({ problem, latency_ms, connected: true, possiblyBilled: true });
   if (!reading.ok) {
-    const { fault, form } = reading;
+    const { problem, form } = reading;
     if (form === 'page')
-      return { kind: 'stop', ...unsettled(fault), hint: CHECK_ADDRESS, certainty: 'vague' };
-    if (form === 'only_one') return { kind: 'retry', ...unsettled(fault), hint: WITHOUT_VOTES };
-    return { kind: 'retry', ...unsettled(fault), alone: form === 'mixed_up' };
+      return { kind: 'stop', ...unsettled(problem), hint: CHECK_ADDRESS, certainty: 'vague' };
+    if (form === 'only_one') return { kind: 'retry', ...unsettled(problem), hint: WITHOUT_VOTES };
+    return { kind: 'retry', ...unsettled(problem), alone: form === 'mixed_up' };
   }
   const { completion, filters, noText } = reading;
   const finalOf = (outcome: CalledOutcome): Final =>
@@ -222,10 +222,10 @@ function ofReading(reading: Reading, called: Called, operation: Operation): Verd
   if (noText === undefined) {
     return finalOf({ status: 'completed', completion, filters, attempts, latency_ms });
   }
-  const { fault, isOther } = noText;
+  const { problem, isOther } = noText;
   if (isOther)
-    return { kind: 'stop', ...unsettled(fault), hint: otherDeployment(operation), certainty: 'likely' };
-  return { kind: 'retry', ...unsettled(fault), hint: checkDeployment(operation) };
+    return { kind: 'stop', ...unsettled(problem), hint: otherDeployment(operation), certainty: 'likely' };
+  return { kind: 'retry', ...unsettled(problem), hint: checkDeployment(operation) };
 }
 
 function blockedSide(completion: Completion, filters: Filters): 'prompt' | 'completion' | null {
@@ -373,25 +373,25 @@ function ofError(
   response: Response,
   now: number,
   called: Called,
-  { operation, ownFields = [], path }: Asked & OfRequest,
+  { operation, ownFields = [], path }: ExpectedAnswers & OfRequest,
 ): Verdict {
   const error = readError(response.status, response.body);
   const rule = RULES.find(({ when }) => when(error, ownFields)) ?? OTHERWISE;
   const where = rule.code === 'redirected' ? redirectTarget(response.headers['location']) : error.message;
   const through = response.proxy === undefined ? '' : `, through the proxy ${response.proxy}`;
   const at = rule.code === 'not_found' && path !== undefined ? ` at ${path}` : '';
-  const fault = { code: rule.code, message: `${where} (HTTP ${error.status}${at}${through})` };
-  const unsettled = { fault, latency_ms: response.latency_ms, connected: true };
+  const problem = { code: rule.code, message: `${where} (HTTP ${error.status}${at}${through})` };
+  const unsettled = { problem, latency_ms: response.latency_ms, connected: true };
   switch (rule.kind) {
     case 'filtered': {
       const filters = { prompt: error.filters, completion: null };
       return {
         kind: 'final',
-        outcome: { status: 'filtered', completion: null, filters, error: fault, ...called },
+        outcome: { status: 'filtered', completion: null, filters, error: problem, ...called },
       };
     }
     case 'failed':
-      return { kind: 'final', outcome: { status: 'failed', error: fault, ...called } };
+      return { kind: 'final', outcome: { status: 'failed', error: problem, ...called } };
     case 'stop': {
       const { hint, certainty = 'likely' } = rule;
       const text = typeof hint === 'string' ? hint : hint(operation);
@@ -401,8 +401,8 @@ function ofError(
       return { ...unsettled, ...rule.sign, kind: 'retry', possiblyBilled: rule.possiblyBilled };
     case 'wait': {
       const ms = waitHint(response.headers, error.message, now);
-      if (ms !== LARGER_THAN_QUOTA_MS) return { kind: 'wait', ms, fault };
-      const final = { code: 'request_exceeds_quota', message: fault.message };
+      if (ms !== LARGER_THAN_QUOTA_MS) return { kind: 'wait', ms, problem };
+      const final = { code: 'request_exceeds_quota', message: problem.message };
       return { kind: 'final', outcome: { status: 'failed', error: final, ...called } };
     }
   }

@@ -1,6 +1,6 @@
 import { type CsvError, Parser } from 'csv-parse';
-import { errorCode, UsageError } from '../errors.js';
-import type { Fault, Json, Row } from '../model.js';
+import { errorCode, UsageError } from '../core/errors.js';
+import type { Json, Problem, Row } from '../core/model.js';
 import { CellScanner } from './cells.js';
 import { dialectOf, parserOptions } from './dialect.js';
 import { toUtf8 } from './encoding.js';
@@ -141,7 +141,9 @@ class RecordReader {
     const fields = new CellFields(this.#index, cells);
     const held = size + cells.length * CELL_BYTES;
     const row = { number: this.#number, line, fields, bytes: size, held };
-    this.#rows.push(cells.length === columns.length ? row : { ...row, fault: ragged(line, cells, columns) });
+    this.#rows.push(
+      cells.length === columns.length ? row : { ...row, problem: ragged(line, cells, columns) },
+    );
   }
 
   nextLine(blankLines: number): number {
@@ -177,7 +179,7 @@ function columnNames(cells: readonly string[], name: string): readonly string[] 
   return columns;
 }
 
-function ragged(line: number, cells: readonly string[], columns: readonly string[]): Fault {
+function ragged(line: number, cells: readonly string[], columns: readonly string[]): Problem {
   return {
     code: 'ragged_record',
     message: `the record on line ${line} has ${cells.length} cells, and the header has ${columns.length}`,

@@ -1,5 +1,5 @@
 import { parse } from 'csv-parse/sync';
-import { UsageError } from '../errors.js';
+import { UsageError } from '../core/errors.js';
 import { CellScanner } from './cells.js';
 
 export interface Dialect {

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { createRequire } from 'node:module';
 import type iconv from 'iconv-lite';
-import { UsageError } from '../errors.js';
+import { UsageError } from '../core/errors.js';
 import { lineBreaks, RECORD_LIMIT } from './lines.js';
 
 const require = createRequire(import.meta.url);

@@ -1,4 +1,4 @@
-import { either, UsageError } from '../errors.js';
+import { either, UsageError } from '../core/errors.js';
 import { csv, tsv } from './csv.js';
 import { type InputFormat, type InputSpec, nameOf } from './input.js';
 import { jsonl } from './jsonl.js';

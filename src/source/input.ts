@@ -1,4 +1,4 @@
-import type { Row } from '../model.js';
+import type { Row } from '../core/model.js';
 
 export interface InputSpec {
   readonly path: string;

@@ -1,5 +1,5 @@
-import { parseFields } from '../json.js';
-import type { Json, Row } from '../model.js';
+import { parseFields } from '../core/json.js';
+import type { Json, Row } from '../core/model.js';
 import { toUtf8 } from './encoding.js';
 import { type InputFormat, nameOf } from './input.js';
 import { readBeginning, refuseOtherThanLines } from './kind.js';
@@ -50,11 +50,11 @@ function toRow(source: string, number: number, line: number, bytes: number): Row
     const fields = parseFields(source);
     // The text is held twice: in the source and in the values.
     const held = 2 * bytes + valuesIn([...fields.values()]) * VALUE_BYTES;
-    return { number, line, fields, bytes, held, source };
+    return { number, line, fields, bytes, memoryBytes: held, source };
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
-    const fault = { code: 'bad_json', message: `line ${line} is no JSON object: ${error.message}` };
-    return { number, line, fields: new Map(), bytes, source, fault };
+    const problem = { code: 'bad_json', message: `line ${line} is no JSON object: ${error.message}` };
+    return { number, line, fields: new Map(), bytes, source, problem };
   }
 }
 

@@ -1,6 +1,6 @@
 import { extname } from 'node:path';
-import { UsageError } from '../errors.js';
-import { parseJson } from '../json.js';
+import { UsageError } from '../core/errors.js';
+import { parseJson } from '../core/json.js';
 
 const HEAD_BYTES = 64 * 1024;
 

@@ -2,20 +2,20 @@ import { createHash } from 'node:crypto';
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip } from 'node:zlib';
-import { errorCode, errorText, PromptmillError, StopError, UsageError } from '../errors.js';
+import { errorCode, errorText, PromptmillError, StopError, UsageError } from '../core/errors.js';
 
 /** Bytes read and inflated at a time: memory besides one block and one record. */
 const CHUNK_BYTES = 64 * 1024;
 
 interface KnownFile {
   readonly bytes: number;
-  readonly marks: Marks;
+  readonly marks: BlockDigests;
   /** At the end, if the file has grown; the new bytes are not read. */
   readonly onGrown?: (bytes: number) => void;
 }
 
 export class InputFile {
-  readonly #taker: MarkTaker;
+  readonly #taker: BlockDigester;
   bytesRead = 0;
 
   /** @param size bytes to read: the file's size, or its size at the earlier reading */
@@ -26,7 +26,7 @@ export class InputFile {
     private readonly gzip: boolean,
     private readonly known: KnownFile | null,
   ) {
-    this.#taker = new MarkTaker(size);
+    this.#taker = new BlockDigester(size);
   }
 
   /**
@@ -65,7 +65,7 @@ export class InputFile {
   }
 
   /** For a later reading to recognize the bytes; complete after the content. */
-  get marks(): Marks {
+  get marks(): BlockDigests {
     return this.#taker.marks;
   }
 
@@ -213,7 +213,7 @@ export function zlibCode(error: unknown): string | null {
 }
 
 /** Digests of the first reading, by which the second recognizes bytes before it uses them. */
-export interface Marks {
+export interface BlockDigests {
   /** Bytes between marks. */
   readonly blockBytes: number;
   /** For each block, the truncated SHA-256 of all bytes up to its end, concatenated. */
@@ -227,7 +227,7 @@ const LEAST_BLOCK = 64 * 1024;
 const MOST_BLOCKS = 64 * 1024;
 
 /** One pass of SHA-256, sampled after every block. */
-export class MarkTaker {
+export class BlockDigester {
   readonly #hash = createHash('sha256');
   readonly blockBytes: number;
   readonly #digests: Buffer;
@@ -245,13 +245,13 @@ export class MarkTaker {
     this.#blocks++;
   }
 
-  agreesWith({ digests }: Marks): boolean {
+  agreesWith({ digests }: BlockDigests): boolean {
     const end = this.#blocks * DIGEST_BYTES;
     const start = end - DIGEST_BYTES;
     return this.#digests.compare(digests, start, end, start, end) === 0;
   }
 
-  get marks(): Marks {
+  get marks(): BlockDigests {
     return { blockBytes: this.blockBytes, digests: this.#digests };
   }
 

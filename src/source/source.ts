@@ -1,9 +1,9 @@
-import { StopError, UsageError } from '../errors.js';
-import type { Row } from '../model.js';
+import { StopError, UsageError } from '../core/errors.js';
+import type { Row } from '../core/model.js';
 import { formatOf } from './format.js';
 import { type FindingsListener, type InputFormat, type InputSpec, nameOf } from './input.js';
 import { readBeginning, refuseBinary } from './kind.js';
-import { InputFile, type Marks } from './open.js';
+import { type BlockDigests, InputFile } from './open.js';
 
 export { formatOf } from './format.js';
 export { type InputSpec, nameOf } from './input.js';
@@ -19,7 +19,7 @@ export interface Survey {
   readonly sha256: string;
   readonly bytes: number;
   /** For the second reading to recognize the bytes. */
-  readonly marks: Marks;
+  readonly marks: BlockDigests;
   /** The header; without one, every key of the records in order of appearance. */
   readonly columns: readonly string[];
   /** For people; absent if the file is read as its name says. */
@@ -61,7 +61,7 @@ export async function survey(
     signal?.throwIfAborted();
     for (const row of batch) {
       rows++;
-      if (row.fault !== undefined) badRows++;
+      if (row.problem !== undefined) badRows++;
       found.add(row);
       onRow?.(row);
     }

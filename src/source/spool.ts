@@ -3,9 +3,9 @@ import { createWriteStream, rmSync } from 'node:fs';
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { errorText, PromptmillError, UsageError } from '../errors.js';
-import { makePrivateFolder } from '../folder.js';
-import { acquireLock } from '../lock.js';
+import { errorText, PromptmillError, UsageError } from '../core/errors.js';
+import { makePrivateFolder } from '../core/folder.js';
+import { acquireLock } from '../core/lock.js';
 
 interface Spool {
   readonly path: string;

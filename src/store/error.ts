@@ -1,4 +1,4 @@
-import { errorCode, errorText, FILE_LIMIT_REMEDY, UsageError } from '../errors.js';
+import { errorCode, errorText, FILE_LIMIT_REMEDY, UsageError } from '../core/errors.js';
 
 /**
  * The only place that knows the replies of Redis and the states of PostgreSQL.

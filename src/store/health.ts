@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { steadyNow } from '../clock.js';
-import { StopError, UsageError } from '../errors.js';
-import type { Fault } from '../model.js';
+import { steadyNow } from '../core/clock.js';
+import { StopError, UsageError } from '../core/errors.js';
+import type { Problem } from '../core/model.js';
 import { type StoreError, storeErrorOf } from './error.js';
 
 /** A store may refuse for this long: a failover takes less (fault 33). */
@@ -20,8 +20,8 @@ interface Refusal {
 export class StoreHealth {
   #opened = false;
   #refusal: (Refusal & { readonly last: number }) | null = null;
-  #fault: Fault | null = null;
-  #onFault: (fault: Fault) => void = () => {};
+  #problem: Problem | null = null;
+  #onProblem: (problem: Problem) => void = () => {};
 
   /** @param shown the address without its password, or the directory */
   constructor(
@@ -47,17 +47,17 @@ export class StoreHealth {
   }
 
   /** The first fault counts. */
-  fail(fault: Fault): void {
-    if (this.#fault !== null) return;
-    this.#fault = fault;
-    this.#onFault(fault);
+  fail(problem: Problem): void {
+    if (this.#problem !== null) return;
+    this.#problem = problem;
+    this.#onProblem(problem);
   }
 
   mayPass(error: unknown): boolean {
     const kind = storeErrorOf(error)?.kind;
     if (kind === 'away') return true;
     if (!this.#opened) return false;
-    return kind === 'full' || (kind === 'refusing' && this.#fault === null);
+    return kind === 'full' || (kind === 'refusing' && this.#problem === null);
   }
 
   /** Retries refused commands, which were not executed, as drivers retry those of lost connections. */
@@ -79,14 +79,14 @@ export class StoreHealth {
     return this.#refusal;
   }
 
-  get fault(): Fault | null {
-    return this.#fault;
+  get problem(): Problem | null {
+    return this.#problem;
   }
 
   /** Calls back once when the store becomes unusable, at once if it already is. */
-  onFault(callback: (fault: Fault) => void): void {
-    this.#onFault = callback;
-    if (this.#fault !== null) callback(this.#fault);
+  onProblem(callback: (problem: Problem) => void): void {
+    this.#onProblem = callback;
+    if (this.#problem !== null) callback(this.#problem);
   }
 
   /** Returns an error that is not the store's unchanged. */

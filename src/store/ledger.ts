@@ -1,5 +1,5 @@
-import type { CalledOutcome, Tokens } from '../model.js';
-import { type Counters, type Counts, NO_COUNTS } from './counters.js';
+import { type Counters, type Counts, NO_COUNTS } from '../core/counters.js';
+import type { CalledOutcome, Tokens } from '../core/model.js';
 
 /** `first` is the number of the chunk's first row. */
 export interface ChunkKey {
@@ -81,7 +81,7 @@ export interface Answer {
 }
 
 /** Prefix of the names of calls made by the run's own process; there is one such process at a time. */
-export const OWN = 'own:';
+export const OWN_CALL = 'own:';
 
 /** A reserved call whose end has not been reported; the first one when there are several. */
 export interface InFlight {

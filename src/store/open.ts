@@ -1,4 +1,4 @@
-import { either, UsageError } from '../errors.js';
+import { either, UsageError } from '../core/errors.js';
 import { isDecodable, withoutPassword, withoutPasswordInPublic } from './address.js';
 import { FileKeyValue } from './embedded/key-value.js';
 import type { Store, StoreOptions } from './store.js';
@@ -10,7 +10,7 @@ interface StoreKind {
   readonly isShared: boolean;
   isNamedBy(target: string): boolean;
   open(target: string, options: StoreOptions): Promise<Store>;
-  look(target: string, options: StoreOptions): Promise<Lookout>;
+  openReadOnly(target: string, options: StoreOptions): Promise<ReadOnlyStore>;
 }
 
 /** The one list of stores; help texts and advice are made of it. */
@@ -22,7 +22,7 @@ const STORES: readonly StoreKind[] = [
     isNamedBy: (target) => target === 'embedded',
     open: async (_, options) => (await import('./embedded/store.js')).openEmbeddedStore(options),
     // Only one process may open the store of a run; its heartbeats are files beside it.
-    look: async (_, { stateDir }) => ({
+    openReadOnly: async (_, { stateDir }) => ({
       keyValue: new FileKeyValue(stateDir),
       describe: () => stateDir,
       close: async () => {},
@@ -70,7 +70,7 @@ function server({
       return (url.hostname !== '' || isHostless(url)) && isDecodable(url);
     },
     open: openAt,
-    look: openAt,
+    openReadOnly: openAt,
   };
 }
 
@@ -104,8 +104,8 @@ export const isShared = (target: string): boolean => storeNamed(target).isShared
 export const openStore = async (target: string, options: StoreOptions): Promise<Store> =>
   storeNamed(target).open(target, options);
 
-export type Lookout = Pick<Store, 'keyValue' | 'describe' | 'close'>;
+export type ReadOnlyStore = Pick<Store, 'keyValue' | 'describe' | 'close'>;
 
 /** Works while a run has the store open. @throws UsageError as `openStore` does */
-export const openLookout = async (target: string, options: StoreOptions): Promise<Lookout> =>
-  storeNamed(target).look(target, options);
+export const openReadOnlyStore = async (target: string, options: StoreOptions): Promise<ReadOnlyStore> =>
+  storeNamed(target).openReadOnly(target, options);

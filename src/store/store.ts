@@ -1,5 +1,5 @@
 import type { BackendFactory, ConnectionOptions, RedisQueueBackend } from 'bullmq';
-import type { Patience } from '../lock.js';
+import type { Patience } from '../core/lock.js';
 import type { StoreHealth } from './health.js';
 import type { KeyValue } from './key-value.js';
 import type { Ledger, LedgerTimes } from './ledger.js';

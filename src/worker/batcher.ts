@@ -1,10 +1,10 @@
 import { setImmediate as endOfTick, setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { minus, NO_TOKENS, plus } from '../budget/budget.js';
-import { steadyNow } from '../clock.js';
-import { errorText } from '../errors.js';
-import type { Tokens } from '../model.js';
-import { type Counters, type Counts, NO_CALLS } from '../store/counters.js';
+import { steadyNow } from '../core/clock.js';
+import { type Counters, type Counts, NO_CALLS } from '../core/counters.js';
+import { errorText } from '../core/errors.js';
+import type { Tokens } from '../core/model.js';
+import { minus, NO_TOKENS, plus } from '../pace/budget.js';
 import {
   type Answer,
   type Ledger,
@@ -33,15 +33,15 @@ interface Reply extends Answer {
 }
 
 /** Takes a reservation made ahead, for the one call that uses it; null from the second time on. */
-export type Ahead = () => Promise<Reply> | null;
+export type PrefetchedGrant = () => Promise<Reply> | null;
 
 /**
  * Most calls reserved ahead: with this many grants at hand, no call waits for a store whose writes take a
  * tenth of a call's time. A crash makes them all unknown, so there are no more.
  */
-export const mostAhead = (concurrency: number): number => Math.ceil(concurrency / 4);
+export const mostPrefetched = (concurrency: number): number => Math.ceil(concurrency / 4);
 
-interface Asked {
+interface PendingReservation {
   readonly reservation: Reservation;
   readonly reply: (reply: Reply) => void;
 }
@@ -49,7 +49,7 @@ interface Asked {
 interface Batch {
   readonly settled: Settlement[];
   readonly counts: Map<string, Partial<Record<keyof Counts, number>>>;
-  readonly asked: Asked[];
+  readonly asked: PendingReservation[];
   /** A call waits for this batch: write it as soon as the previous write ends. */
   readonly hurry: () => void;
   readonly hurried: Promise<void>;
@@ -65,7 +65,7 @@ export class Batcher {
   #outcomes = 0;
   #unrecorded = 0;
   /** Reserved calls that wait for a slot. */
-  #ahead = 0;
+  #prefetched = 0;
   readonly #totals = new Map<string, { -readonly [name in keyof Totals]: number }>();
   /** The last write. One at a time, so that batches grow with the load. */
   #last: Promise<void> = Promise.resolve();
@@ -86,12 +86,12 @@ export class Batcher {
   }
 
   /**
-   * Null when {@link mostAhead} calls wait already.
+   * Null when {@link mostPrefetched} calls wait already.
    * @param onTaken called when one more may be reserved
    */
-  reserveAhead(reservation: Reservation, onTaken: () => void): Ahead | null {
-    if (this.#ahead >= mostAhead(this.concurrency)) return null;
-    this.#ahead++;
+  prefetch(reservation: Reservation, onTaken: () => void): PrefetchedGrant | null {
+    if (this.#prefetched >= mostPrefetched(this.concurrency)) return null;
+    this.#prefetched++;
     const batch = this.#batch();
     let reply: Promise<Reply> | null = reserveIn(batch, reservation);
     return () => {
@@ -99,7 +99,7 @@ export class Batcher {
       if (taken === null) return null;
       reply = null;
       batch.hurry();
-      this.#ahead--;
+      this.#prefetched--;
       onTaken();
       return taken;
     };

@@ -1,5 +1,5 @@
-import { least, most, mostBilled, NO_TOKENS } from '../budget/budget.js';
-import type { Parameters, Tokens } from '../model.js';
+import type { Parameters, Tokens } from '../core/model.js';
+import { least, most, mostBilled, NO_TOKENS } from '../pace/budget.js';
 import { loadTokenizer, promptCounter } from '../prompt/tokens.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import { modelBehind } from '../service/catalogue.js';

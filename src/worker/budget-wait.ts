@@ -1,4 +1,4 @@
-import { steadyNow } from '../clock.js';
+import { steadyNow } from '../core/clock.js';
 import { type Chunk, type ChunkBudget, executionOf } from '../queue/chunk.js';
 import type { Answer } from '../store/ledger.js';
 import type { Batcher } from './batcher.js';

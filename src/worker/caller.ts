@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
-import { NO_TOKENS } from '../budget/budget.js';
-import { steadyNow } from '../clock.js';
-import type { Parameters } from '../model.js';
+import { steadyNow } from '../core/clock.js';
+import type { Parameters } from '../core/model.js';
+import { NO_TOKENS } from '../pace/budget.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import { Endpoint, type ServiceAccess, type ServiceRequest } from '../service/endpoint.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
@@ -177,7 +177,7 @@ const MOST_TOO_LARGE = 1_000;
 
 /** With other calls in flight, "no room" does not blame the row. */
 const besideOthers = (verdict: Verdict): Verdict =>
-  verdict.kind === 'retry' && verdict.noRoom ? { kind: 'no_room', fault: verdict.fault } : verdict;
+  verdict.kind === 'retry' && verdict.noRoom ? { kind: 'no_room', problem: verdict.problem } : verdict;
 
 const PLAIN: ServiceRequest = { prompts: ['Hello'], parameters: { max_tokens: 1 } };
 
@@ -186,7 +186,7 @@ export const parametersOf = (chunk: Chunk, [first]: readonly ChunkRow[]): Parame
 
 const NO_KEY_LEFT: Unsettled = {
   kind: 'stop',
-  fault: {
+  problem: {
     code: 'unauthorized',
     message:
       'the service refuses every key (HTTP 401). ' +

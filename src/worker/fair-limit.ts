@@ -4,15 +4,15 @@ export interface Job {
   run(): Promise<void>;
 }
 
-interface Turn {
+interface QueuedJob {
   readonly job: Job;
   readonly done: () => void;
   readonly failed: (error: unknown) => void;
 }
 
-interface Line {
+interface JobQueue {
   readonly key: string;
-  readonly turns: Turn[];
+  readonly turns: QueuedJob[];
 }
 
 /**
@@ -20,9 +20,9 @@ interface Line {
  */
 export class FairLimit {
   /** The key that waited longest is first. No line is empty. */
-  readonly #lines: Line[] = [];
+  readonly #lines: JobQueue[] = [];
   /** Prepared jobs; they go first, in order. */
-  readonly #prepared: Turn[] = [];
+  readonly #prepared: QueuedJob[] = [];
   /** Each runs one job after another. */
   #places = 0;
   #pending = 0;
@@ -91,7 +91,7 @@ export class FairLimit {
     this.#places--;
   }
 
-  #inTurn(): Turn | undefined {
+  #inTurn(): QueuedJob | undefined {
     const line = this.#lines.shift();
     const next = line?.turns.shift();
     if (line !== undefined && line.turns.length > 0) this.#lines.push(line);

@@ -1,8 +1,8 @@
-import type { CalledOutcome, Failed } from '../model.js';
+import type { CalledOutcome, Failed } from '../core/model.js';
 import type { ChunkRow } from '../queue/chunk.js';
 import type { Final, NoRoom, Unsettled, Verdict, Wait } from '../service/verdict.js';
 import { OUTCOME_UNKNOWN } from '../store/ledger.js';
-import type { Asking } from './asking.js';
+import type { AnswerCheck } from './answer-check.js';
 
 /**
  * What becomes of a row after its call: it has its outcome (`final`; an interim one is asked again), it is called
@@ -23,7 +23,7 @@ export function fateOf(
     asking,
     attempt,
     hold,
-  }: { readonly asking: Asking | null; readonly attempt: number; readonly hold: boolean },
+  }: { readonly asking: AnswerCheck | null; readonly attempt: number; readonly hold: boolean },
 ): Fate {
   switch (verdict?.kind) {
     case 'final':
@@ -33,22 +33,22 @@ export function fateOf(
       return verdict;
     case 'retry':
       if (verdict.possiblyBilled && hold) return { kind: 'final', outcome: lostRow(verdict, attempt) };
-      if (verdict.fault.code !== 'aborted') return { ...verdict, kind: 'retry' };
+      if (verdict.problem.code !== 'aborted') return { ...verdict, kind: 'retry' };
   }
   // The process or the run ends: no attempt is used, but it may be billed, and is called again.
   return { kind: 'left', possiblyBilled: verdict?.possiblyBilled ?? false };
 }
 
-export const failedRow = ({ fault, latency_ms }: Unsettled, attempts: number): Failed => ({
+export const failedRow = ({ problem, latency_ms }: Unsettled, attempts: number): Failed => ({
   status: 'failed',
-  error: fault,
+  error: problem,
   attempts,
   latency_ms,
 });
 
 /** With `hold`: the answer was lost. */
-const lostRow = ({ fault, latency_ms }: Unsettled, attempts: number): CalledOutcome =>
-  unknownRow(`${fault.code}: ${fault.message}`, attempts, latency_ms);
+const lostRow = ({ problem, latency_ms }: Unsettled, attempts: number): CalledOutcome =>
+  unknownRow(`${problem.code}: ${problem.message}`, attempts, latency_ms);
 
 /** With `hold`: the call ended with its process, result unknown. */
 export const cutOffRow = (): CalledOutcome =>

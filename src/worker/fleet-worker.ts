@@ -1,16 +1,16 @@
 import pLimit, { type LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
-import { within } from '../clock.js';
-import { RUN_LOST_MS, readRuns, readWorkers } from '../fleet/beats.js';
-import { demandOf, type Place, unserved, type WantedQueue } from '../fleet/demand.js';
-import { WorkerHeartbeat } from '../fleet/heartbeat.js';
-import type { Fault } from '../model.js';
+import { within } from '../core/clock.js';
+import type { Problem } from '../core/model.js';
+import { demandOf, type QueueDemand, type ServedQueues, unserved } from '../ops/demand.js';
+import { RUN_LOST_MS, readRuns, readWorkers } from '../ops/heartbeat.js';
+import { WorkerHeartbeatSender } from '../ops/heartbeat-sender.js';
 import { serviceQueue } from '../queue/names.js';
 import type { ServiceAccess } from '../service/endpoint.js';
 import type { Store } from '../store/store.js';
 import { Batcher } from './batcher.js';
 import type { CallEnded } from './caller.js';
-import { ChunkWorker, type WorkPlace } from './worker.js';
+import { ChunkWorker, type WorkerContext } from './worker.js';
 
 /** Time between two reads of the run heartbeats, in ms; jittered, so that a fleet spreads its reads. */
 const LOOK_MS = { idle: 500, busy: 1_000 } as const;
@@ -29,15 +29,15 @@ interface FleetWorkerOptions extends ServiceAccess {
   readonly log: Logger;
   readonly say: (line: string) => void;
   /** Called with the reason when this process cannot call any more. */
-  readonly onStop: (fault: Fault) => void;
+  readonly onStop: (problem: Problem) => void;
   /** For tests only. */
-  readonly times?: WorkPlace['times'];
+  readonly times?: WorkerContext['times'];
   /** In milliseconds. @default 60000 */
   readonly idleMs?: number;
 }
 
 interface Hand {
-  readonly want: WantedQueue;
+  readonly want: QueueDemand;
   readonly worker: ChunkWorker;
   wantedAt: number;
 }
@@ -49,8 +49,8 @@ export class FleetWorker {
   readonly #leaving = new Set<Promise<void>>();
   readonly #slots: LimitFunction;
   readonly #batcher: Batcher;
-  readonly #heartbeat: WorkerHeartbeat;
-  readonly #place: Place;
+  readonly #heartbeat: WorkerHeartbeatSender;
+  readonly #place: ServedQueues;
   #timer: NodeJS.Timeout | null = null;
   #closing: Promise<void> | null = null;
   #elsewhere = 0;
@@ -61,7 +61,7 @@ export class FleetWorker {
     this.#slots = pLimit(concurrency);
     this.#batcher = new Batcher(store.ledger, log, concurrency);
     this.#place = { queueOf: (deployment) => serviceQueue(deployment, address), deployments };
-    this.#heartbeat = new WorkerHeartbeat({
+    this.#heartbeat = new WorkerHeartbeatSender({
       keyValue: store.keyValue,
       log,
       run: null,
@@ -131,7 +131,7 @@ export class FleetWorker {
     this.#elsewhere = elsewhere;
   }
 
-  #meet(wanted: readonly WantedQueue[], now: number): void {
+  #meet(wanted: readonly QueueDemand[], now: number): void {
     for (const want of wanted) {
       const hand = this.#hands.get(want.queue);
       if (hand !== undefined && sameLimits(hand.want, want)) {
@@ -156,7 +156,7 @@ export class FleetWorker {
     }
   }
 
-  #hire(want: WantedQueue): ChunkWorker {
+  #hire(want: QueueDemand): ChunkWorker {
     const { address, keys, store, concurrency, log, onStop, times } = this.options;
     const onCall = ({ type, ...call }: CallEnded): void => {
       this.#heartbeat.called(call.status);
@@ -176,5 +176,5 @@ export class FleetWorker {
   }
 }
 
-const sameLimits = (a: WantedQueue, b: WantedQueue): boolean =>
+const sameLimits = (a: QueueDemand, b: QueueDemand): boolean =>
   JSON.stringify(a.limits) === JSON.stringify(b.limits);

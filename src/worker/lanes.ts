@@ -1,15 +1,15 @@
 import type { LimitFunction } from 'p-limit';
 import type { Logger } from 'pino';
-import { NO_TOKENS, plus } from '../budget/budget.js';
-import { steadyNow } from '../clock.js';
-import type { WantedQueue } from '../fleet/demand.js';
-import type { Fault, Tokens } from '../model.js';
+import { steadyNow } from '../core/clock.js';
+import type { Problem, Tokens } from '../core/model.js';
+import type { QueueDemand } from '../ops/demand.js';
+import { NO_TOKENS, plus } from '../pace/budget.js';
 import { Gate } from '../pace/gate.js';
 import { LateCalls } from '../pace/late-calls.js';
 import { Pacer, type PacerParts } from '../pace/pacer.js';
 import { Outage } from '../pace/pauses.js';
 import { StarvedCalls } from '../pace/starved-calls.js';
-import { type Reserved, TokenEstimate } from '../pace/usage.js';
+import { type Reserved, TokenEstimator } from '../pace/usage.js';
 import type { Chunk } from '../queue/chunk.js';
 import { ADVICE } from '../service/quirks.js';
 import type { NoRoom, Notice, Unsettled, Verdict, Wait } from '../service/verdict.js';
@@ -19,7 +19,7 @@ import { FairLimit } from './fair-limit.js';
 import { completionOf } from './row-usage.js';
 
 /** The process, as far as its calls go. */
-export interface CallPlace extends CallAccess {
+export interface CallContext extends CallAccess {
   readonly store: Store;
   readonly queueOf: (deployment: string) => string;
   /** The limit shared by the lanes of the process. @default only `concurrency`, of each */
@@ -60,7 +60,7 @@ export class Lane {
   readonly limit: FairLimit;
   readonly outage = new Outage();
   readonly pacer: Pacer;
-  readonly estimate: TokenEstimate;
+  readonly estimate: TokenEstimator;
   readonly #log: Logger;
   /** Whether any row was answered. */
   #answered: boolean;
@@ -76,8 +76,8 @@ export class Lane {
   #alike = { run: '', times: 0 };
 
   constructor(
-    place: CallPlace,
-    { queue, deployment, limits, answered }: WantedQueue,
+    place: CallContext,
+    { queue, deployment, limits, answered }: QueueDemand,
     onPause: PacerParts['onPause'],
   ) {
     const { store, concurrency, log, slots } = place;
@@ -85,7 +85,7 @@ export class Lane {
     this.#log = log;
     this.#answered = answered;
     this.caller = new Caller(place, answered);
-    this.estimate = new TokenEstimate(limits.token_estimate);
+    this.estimate = new TokenEstimator(limits.token_estimate);
     this.limit = new FairLimit(concurrency);
     this.pacer = new Pacer({
       values: store.keyValue,
@@ -117,13 +117,13 @@ export class Lane {
    * to see whether the service is down.
    * @returns why the run must stop, or null
    */
-  async observe(call: Ended): Promise<Fault | null> {
-    const fault = await this.#learn(call);
+  async observe(call: Ended): Promise<Problem | null> {
+    const problem = await this.#learn(call);
     const stop = call.verdicts.find(({ kind }) => kind === 'stop');
-    return fault ?? (stop?.kind === 'stop' ? stop.fault : null);
+    return problem ?? (stop?.kind === 'stop' ? stop.problem : null);
   }
 
-  #learn(call: Ended): Fault | null | Promise<Fault | null> {
+  #learn(call: Ended): Problem | null | Promise<Problem | null> {
     const { caller, outage, pacer, estimate } = this;
     const { verdicts, reserved } = call;
     this.#ofPack(verdicts);
@@ -134,7 +134,7 @@ export class Lane {
       return this.#failed(call, failure);
     const refusal = verdicts.find(isWait);
     // An aborted call and a gateway's quota refusal do not prove that the service is up.
-    if (failure?.fault.code !== 'aborted' && refusal !== verdicts[0]) outage.answered();
+    if (failure?.problem.code !== 'aborted' && refusal !== verdicts[0]) outage.answered();
     if (refusal) return this.#refused(call, refusal);
     const full = verdicts.find(isNoRoom);
     if (full) {
@@ -181,8 +181,8 @@ export class Lane {
   }
 
   /** Whether the call timed out because too many are made at once. */
-  #isTooMany(call: Ended, { fault, unheard }: Unsettled): boolean {
-    if (fault.code !== 'timeout') return false;
+  #isTooMany(call: Ended, { problem, unheard }: Unsettled): boolean {
+    if (problem.code !== 'timeout') return false;
     return (unheard === true && this.#isStarved(call)) || this.#isLate(call);
   }
 
@@ -218,11 +218,11 @@ export class Lane {
   }
 
   /** The concurrent calls exceed the server's context. */
-  #noRoom({ startedAt, verdicts }: Ended, { fault }: NoRoom): void {
+  #noRoom({ startedAt, verdicts }: Ended, { problem }: NoRoom): void {
     const { pacer } = this;
     if (verdicts.length > 1) this.#mostInPack = Math.min(this.#mostInPack, Math.ceil(verdicts.length / 2));
     const half = Math.max(1, Math.floor(pacer.atOnce / 2));
-    const why = `the server has no room for the calls at once: ${fault.message}`;
+    const why = `the server has no room for the calls at once: ${problem.message}`;
     // One long prompt may be the cause, and a refusal uses no attempt: try more again soon.
     const rounds = ROUNDS * (steadyNow() - startedAt);
     const firstMs = Math.min(LONGEST_FIRST_MS, Math.max(SHORTEST_FIRST_MS, rounds));
@@ -242,19 +242,19 @@ export class Lane {
   }
 
   /** When nothing succeeds, every worker of the queue pauses, and no attempt is used. */
-  async #failed(call: Ended, failure: Unsettled): Promise<Fault | null> {
+  async #failed(call: Ended, failure: Unsettled): Promise<Problem | null> {
     const { outage, pacer } = this;
-    const { fault, notReady, mayBeRequest = false } = failure;
+    const { problem, notReady, mayBeRequest = false } = failure;
     // A server still loading its model counts as not connected: that is never the row's fault.
     const connected = failure.connected && !notReady;
     const held = pacer.failed(connected);
-    let stop: Fault | null = null;
+    let stop: Problem | null = null;
     // A server that answers others is not down.
-    if (fault.code !== 'aborted' && !this.#isTooMany(call, failure)) {
+    if (problem.code !== 'aborted' && !this.#isTooMany(call, failure)) {
       const now = steadyNow();
       const before = pacer.waitingMs;
       const { name, startedAt } = call;
-      const failed = { rows: [name], fault, connected, mayBeRequest, startedAt };
+      const failed = { rows: [name], problem, connected, mayBeRequest, startedAt };
       let ms = outage.failed(failed, now, Math.random());
       if (ms === 'doubt') {
         let passed = false;
@@ -263,10 +263,10 @@ export class Lane {
         } finally {
           ms = outage.decided(passed, steadyNow(), Math.random());
         }
-        if (passed) stop = this.#ofTheRows(call, fault);
+        if (passed) stop = this.#ofTheRows(call, problem);
       }
       if (ms !== null && ms > before) {
-        this.#log.info({ ms, ...fault }, 'the service is down; pausing');
+        this.#log.info({ ms, ...problem }, 'the service is down; pausing');
         await pacer.pause(ms);
       }
     }
@@ -282,7 +282,7 @@ export class Lane {
   }
 
   /** The requests of the rows are the cause. When no row was ever answered, the others would fail, too. */
-  #ofTheRows({ chunk: { run } }: Ended, { message }: Fault): Fault | null {
+  #ofTheRows({ chunk: { run } }: Ended, { message }: Problem): Problem | null {
     const times = this.#alike.run === run ? this.#alike.times + 1 : 1;
     this.#alike = { run, times };
     const said =
@@ -298,13 +298,13 @@ export class Lane {
   }
 
   /** No quota: every worker of the queue pauses without using attempts. Too many refusals stop the run. */
-  async #refused({ startedAt, reserved }: Ended, { ms: hint, fault }: Wait): Promise<Fault | null> {
+  async #refused({ startedAt, reserved }: Ended, { ms: hint, problem }: Wait): Promise<Problem | null> {
     const { pacer } = this;
     const before = pacer.waitingMs;
     const goesOn = pacer.refused(hint, startedAt, reserved.tokens);
     const ms = pacer.waitingMs;
-    if (ms > before) this.#log.info({ ms, ...fault }, 'the service asked to wait');
-    return (await goesOn) ? null : fault;
+    if (ms > before) this.#log.info({ ms, ...problem }, 'the service asked to wait');
+    return (await goesOn) ? null : problem;
   }
 }
 
@@ -316,8 +316,8 @@ export class Lanes {
 
   /** @param onPause when the own lane pauses */
   constructor(
-    private readonly place: CallPlace,
-    private readonly wanted: WantedQueue,
+    private readonly place: CallContext,
+    private readonly wanted: QueueDemand,
     onPause: PacerParts['onPause'],
   ) {
     this.all = [new Lane(place, wanted, onPause)];

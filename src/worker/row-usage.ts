@@ -1,5 +1,5 @@
-import { mostBilled, plus } from '../budget/budget.js';
-import type { CalledOutcome, Completion, Parameters, Usage } from '../model.js';
+import type { CalledOutcome, Completion, Parameters, Usage } from '../core/model.js';
+import { mostBilled, plus } from '../pace/budget.js';
 import { estimateTokens, loadTokenizer } from '../prompt/tokens.js';
 import type { ChunkRow } from '../queue/chunk.js';
 import { type Model, modelBehind } from '../service/catalogue.js';
@@ -8,7 +8,7 @@ import { candidatesOf } from '../service/parameters.js';
 import type { Final, Verdict } from '../service/verdict.js';
 import { AROUND, TokenRatio } from './token-ratio.js';
 
-type Asked = Deployed & Partial<Pick<EndpointSpec, 'style'>>;
+type CalledDeployment = Deployed & Partial<Pick<EndpointSpec, 'style'>>;
 
 /**
  * Gives each row its usage. Rows that share a request carry the usage of all of it; each gets its part, by
@@ -22,7 +22,7 @@ export function withRowUsage(
   verdicts: readonly Verdict[],
   rows: readonly ChunkRow[],
   parameters: Parameters,
-  deployed: Asked,
+  deployed: CalledDeployment,
   ratio = new TokenRatio(),
 ): readonly Verdict[] {
   if (rows.length > 1 && verdicts.some((verdict) => verdict.kind === 'final' && verdict.ownUsage)) {
@@ -121,7 +121,7 @@ const LONGEST_WORD = 20;
 const LONG_TOKENS = 5;
 
 interface Request {
-  readonly style: Asked['style'] | undefined;
+  readonly style: CalledDeployment['style'] | undefined;
   readonly parameters: Parameters;
   readonly model: Model | null;
 }
@@ -197,7 +197,7 @@ const SHORT_PROMPT = 100;
 function markedIfCut(
   verdict: Verdict,
   row: ChunkRow | undefined,
-  { style }: Asked,
+  { style }: CalledDeployment,
   model: Model | null,
   ratio: TokenRatio,
 ): Verdict {

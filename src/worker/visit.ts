@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { boundsOf, budgetFault, NO_TOKENS, plus } from '../budget/budget.js';
-import { steadyNow } from '../clock.js';
-import { WORKER_SAFE_MS } from '../fleet/lost-workers.js';
-import type { CalledOutcome, Fault, Parameters } from '../model.js';
+import { steadyNow } from '../core/clock.js';
+import type { CalledOutcome, Parameters, Problem } from '../core/model.js';
+import { WORKER_SAFE_MS } from '../ops/lost-workers.js';
+import { boundsOf, budgetProblem, NO_TOKENS, plus } from '../pace/budget.js';
 import type { Entry } from '../pace/gate.js';
 import type { Reserved } from '../pace/usage.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
@@ -15,19 +15,19 @@ import type { Final, Unsettled } from '../service/verdict.js';
 import {
   type Answer,
   type InFlight,
-  OWN,
+  OWN_CALL,
   type Reservation,
   type RowMost,
   type RowState,
   type Settlement,
 } from '../store/ledger.js';
-import type { Asking } from './asking.js';
-import { type Ahead, type Batcher, sumOf } from './batcher.js';
+import type { AnswerCheck } from './answer-check.js';
+import { type Batcher, type PrefetchedGrant, sumOf } from './batcher.js';
 import { billedFor, type MostBilled, type ReservedRow } from './billing.js';
 import { type BudgetWait, GONE_MS } from './budget-wait.js';
 import { parametersOf } from './caller.js';
-import { cutOffRow, type Fate, failedRow, fateOf } from './fate.js';
 import type { Job } from './fair-limit.js';
+import { cutOffRow, type Fate, failedRow, fateOf } from './fate.js';
 import type { Lane, Lanes } from './lanes.js';
 
 /** Pause before rows return to the queue because the store refused, in ms. */
@@ -60,7 +60,7 @@ export interface Host {
   /** True when the run was stopped: its rows come again with its next execution. */
   isStopped(chunk: Chunk): boolean;
   /** Stops the run: nothing can succeed until a person fixes the cause. */
-  stop(chunk: Chunk, fault: Fault): Promise<void>;
+  stop(chunk: Chunk, problem: Problem): Promise<void>;
   /** After a sleep: resolves when the process has checked which entries are still its own. */
   looked(): Promise<void> | undefined;
 
@@ -76,7 +76,7 @@ export interface Lease {
   readonly attempts: number;
   readonly isOwn: boolean;
   /** Null where answers are recorded as they are. */
-  readonly asking: Asking | null;
+  readonly asking: AnswerCheck | null;
   /** True when another worker has the entry: it takes over the uncalled rows and records the failures. */
   readonly isLost: boolean;
 }
@@ -116,7 +116,7 @@ export class Visit {
     private readonly lease: Lease,
   ) {
     const { isOwn, chunk } = lease;
-    this.#name = `${isOwn ? OWN : 'any:'}${chunk.execution}:${randomBytes(6).toString('base64url')}`;
+    this.#name = `${isOwn ? OWN_CALL : 'any:'}${chunk.execution}:${randomBytes(6).toString('base64url')}`;
   }
 
   async run(): Promise<VisitEnd> {
@@ -162,7 +162,7 @@ export class Visit {
     // In an outage the first request probes: it must not be the same row every time.
     const requests = lane.outage.view === null ? inOrder : shuffled(inOrder, Math.random);
     const jobs = requests.map((rows): Job => {
-      let ahead: Ahead | null = null;
+      let ahead: PrefetchedGrant | null = null;
       return {
         prepare: () => {
           ahead = this.#reserveAhead(rows, lane);
@@ -175,7 +175,7 @@ export class Visit {
   }
 
   /** When the store cannot tell a row's fate, the row returns to the queue; the rest of the chunk goes on. */
-  async #request(rows: readonly ChunkRow[], ahead: Ahead | null, lane: Lane): Promise<void> {
+  async #request(rows: readonly ChunkRow[], ahead: PrefetchedGrant | null, lane: Lane): Promise<void> {
     const { log, batcher } = this.host;
     try {
       const prompts = rows.map(({ prompt }) => prompt);
@@ -220,12 +220,10 @@ export class Visit {
    * Reserves the next request in advance, so that its call does not wait for the store. Requests that must
    * wait anyway are not reserved early: grants expire, use budget, and with `hold` a crash fails their rows.
    */
-  #reserveAhead(rows: readonly ChunkRow[], { gate, limit }: Lane): Ahead | null {
+  #reserveAhead(rows: readonly ChunkRow[], { gate, limit }: Lane): PrefetchedGrant | null {
     const { hold, budget } = this.lease.chunk;
     if (hold || budget !== null || !gate.isOpen || this.#isOver()) return null;
-    return this.host.batcher.reserveAhead(this.#reservation(rows.map(unpriced), false), () =>
-      limit.prepare(),
-    );
+    return this.host.batcher.prefetch(this.#reservation(rows.map(unpriced), false), () => limit.prepare());
   }
 
   /**
@@ -236,7 +234,7 @@ export class Visit {
   async #reserve(
     asked: readonly ChunkRow[],
     permit: number,
-    ahead: Ahead | null,
+    ahead: PrefetchedGrant | null,
     lane: Lane,
   ): Promise<readonly ReservedRow[]> {
     const { batcher, budgets, mostBilled } = this.host;
@@ -254,7 +252,7 @@ export class Visit {
       if (granted.length === 0 && isFull && chunk.budget !== null) {
         if (await budgets.room(chunk, chunk.budget, reply, refusals++ === 0)) continue;
         const full = rows.filter((_, i) => reply.rows[i] === 'no_room');
-        await this.host.stop(chunk, budgetFault(chunk.budget, reply.spent, sumOf(full)));
+        await this.host.stop(chunk, budgetProblem(chunk.budget, reply.spent, sumOf(full)));
         continue;
       }
       if (granted.length > 0) await lane.gate.space(permit);
@@ -282,12 +280,12 @@ export class Visit {
     const observed = lane.observe({ chunk, name: this.#nameOf(rows[0]), verdicts, reserved, startedAt });
     const wasDown = lane.outage.view !== null;
     // May make a plain call, in this call's slot and reservation.
-    const fault = await observed;
+    const problem = await observed;
     const isDown = wasDown || lane.outage.view !== null;
     const failure = verdicts.find(({ kind }) => kind === 'retry' || kind === 'no_room');
     if (failure?.kind === 'no_room') batcher.count(chunk.run, 'retried');
     if (failure?.kind === 'retry' || failure?.kind === 'no_room')
-      log.info({ run: chunk.run, attempt, ...failure.fault }, 'a call failed');
+      log.info({ run: chunk.run, attempt, ...failure.problem }, 'a call failed');
 
     const fates = rows.map((row, i) => fateOf(verdicts[i], row, { asking, attempt, hold: chunk.hold }));
     this.#goOn(rows, fates, isDown, lane);
@@ -295,8 +293,8 @@ export class Visit {
     const billed = rows.reduce((sum, { most }, i) => plus(sum, billedFor(verdicts[i], most)), NO_TOKENS);
     this.#settled = batcher.settle(chunk.run, settled, sumOf(rows), billed);
     if (chunk.budget !== null) budgets.wake(chunk);
-    if (fault === null) return;
-    await this.host.stop(chunk, this.#named(fault, lane));
+    if (problem === null) return;
+    await this.host.stop(chunk, this.#named(problem, lane));
     this.#wanted = false;
   }
 
@@ -340,7 +338,7 @@ export class Visit {
         this.#record(row, asking === null ? outcome : asking.lasting(row, outcome));
       }
     } else if (failed.length > 0) {
-      const codes = [...new Set(failed.map(({ fate }) => fate.fault.code))];
+      const codes = [...new Set(failed.map(({ fate }) => fate.problem.code))];
       return { kind: 'retry', rows: failed.length, codes };
     }
     if (this.#laterMs > 0) return { kind: 'later', ms: this.#laterMs };
@@ -361,10 +359,10 @@ export class Visit {
     return { ...chunk, endpoint: withDeployment(chunk.endpoint, deployment) };
   }
 
-  #named(fault: Fault, lane: Lane): Fault {
-    if (lane === this.host.lanes.own) return fault;
-    const message = fault.message.replaceAll('service.deployment', 'answer.on_invalid.deployment');
-    return { ...fault, message: `${lane.deployment}: ${message}` };
+  #named(problem: Problem, lane: Lane): Problem {
+    if (lane === this.host.lanes.own) return problem;
+    const message = problem.message.replaceAll('service.deployment', 'answer.on_invalid.deployment');
+    return { ...problem, message: `${lane.deployment}: ${message}` };
   }
 
   /** Reserves nothing. */
@@ -409,7 +407,7 @@ export class Visit {
   #isGone({ call, ageMs }: InFlight): boolean {
     const { execution, endpoint } = this.lease.chunk;
     // Only one process at a time works on a run, so the one of an earlier execution has ended.
-    if (call.startsWith(OWN) && Number(call.split(':')[1]) < execution) return true;
+    if (call.startsWith(OWN_CALL) && Number(call.split(':')[1]) < execution) return true;
     return ageMs > endpoint.timeoutMs + GONE_MS;
   }
 

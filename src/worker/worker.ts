@@ -8,26 +8,26 @@ import {
   Worker,
 } from 'bullmq';
 import type { Logger } from 'pino';
-import { backoffMs } from '../backoff.js';
-import { steadyNow, watchClock, within } from '../clock.js';
-import type { WorkerBeat } from '../fleet/beats.js';
-import type { WantedQueue } from '../fleet/demand.js';
-import { WORKER_SAFE_MS } from '../fleet/lost-workers.js';
-import type { Fault } from '../model.js';
+import { backoffMs } from '../core/backoff.js';
+import { steadyNow, watchClock, within } from '../core/clock.js';
+import type { Problem } from '../core/model.js';
+import type { QueueDemand } from '../ops/demand.js';
+import type { WorkerHeartbeat } from '../ops/heartbeat.js';
+import { WORKER_SAFE_MS } from '../ops/lost-workers.js';
 import { type OutageView, serviceWait } from '../pace/pauses.js';
 import type { Quota } from '../pace/shared-pace.js';
 import { type Chunk, type ChunkData, decodeChunk, executionOf } from '../queue/chunk.js';
 import { ENTRY_LIMIT, KEEP_FAILED, MOST_LOSSES, REFUSED } from '../queue/chunk-queue.js';
-import { Asking } from './asking.js';
+import { AnswerCheck } from './answer-check.js';
 import type { Batcher, Totals } from './batcher.js';
 import { MostBilled } from './billing.js';
 import { BudgetWait } from './budget-wait.js';
-import { type CallPlace, Lanes } from './lanes.js';
+import { type CallContext, Lanes } from './lanes.js';
 import { type Host, type Lease, Visit } from './visit.js';
 
 /**
  * Lifetime of an unrenewed lock, in ms: outlasts a busy process or a short outage of the store. The entries
- * of a killed worker are taken back sooner (`fleet/lost-workers.ts`).
+ * of a killed worker are taken back sooner (`ops/lost-workers.ts`).
  */
 const LOCK_MS = 60_000;
 /** Longest time between two renewals, in ms: how late a lease notices that another worker has its entry. */
@@ -49,18 +49,18 @@ const OF_THE_RUN = new Set([
   'rate_limited',
 ]);
 
-export interface WorkPlace extends CallPlace {
+export interface WorkerContext extends CallContext {
   /** Name of this process's heartbeat; the entries it takes carry it. */
   readonly name: string;
   /** The run that this process works on. @default none: it calls for the runs of others */
   readonly ownRun?: string;
   /** Called before the store is asked to tell others. */
-  readonly onStop: (fault: Fault) => void;
+  readonly onStop: (problem: Problem) => void;
   /** For tests only, in milliseconds. */
   readonly times?: { readonly lockMs: number; readonly stalledCheckMs: number } | undefined;
 }
 
-interface Held extends Lease {
+interface LeasedEntry extends Lease {
   readonly job: Job<ChunkData>;
   readonly token: string;
   /** True when the entry is back in the queue or with another worker. */
@@ -83,15 +83,15 @@ export class ChunkWorker implements Host {
   #renewing: Promise<void> | null = null;
   /** When the last renewal that the store answered began. */
   #renewedAt = steadyNow();
-  readonly #leases = new Map<string, { readonly held: Held; readonly over: Promise<void> }>();
+  readonly #leases = new Map<string, { readonly held: LeasedEntry; readonly over: Promise<void> }>();
   /** Executions of runs stopped for a fault of their own. */
   readonly #stopped = new Set<string>();
   #closing: Promise<void> | null = null;
   #isLeaving = false;
 
   constructor(
-    private readonly place: WorkPlace,
-    private readonly wanted: WantedQueue,
+    private readonly place: WorkerContext,
+    private readonly wanted: QueueDemand,
   ) {
     const { store, concurrency, times, log } = place;
     const { queue, limits } = wanted;
@@ -172,7 +172,7 @@ export class ChunkWorker implements Host {
   }
 
   /** Whether this lease still has the entry. A lock that ran out and that nobody took is still valid. */
-  async #has({ job }: Held): Promise<boolean> {
+  async #has({ job }: LeasedEntry): Promise<boolean> {
     const now = await this.#queue.getJob(job.id ?? '');
     return now?.attemptsStarted === job.attemptsStarted && (await now.getState()) === 'active';
   }
@@ -196,7 +196,7 @@ export class ChunkWorker implements Host {
     return this.lanes.all.reduce((sum, { caller }) => sum + caller.inFlight, 0);
   }
 
-  get heartbeat(): WorkerBeat['queues'][number] {
+  get heartbeat(): WorkerHeartbeat['queues'][number] {
     const { quota } = this;
     return {
       queue: this.wanted.queue,
@@ -283,7 +283,7 @@ export class ChunkWorker implements Host {
     const id = job.id ?? '';
     // After a freeze, or a lost store, the entry comes back while its first lease goes on.
     while (this.#leases.has(id)) await this.#leases.get(id)?.over;
-    const held: Held = {
+    const held: LeasedEntry = {
       ...{ job, token, chunk, asking, isLost: false },
       attempt: job.attemptsMade + 1,
       attempts: job.opts.attempts ?? 1,
@@ -306,16 +306,16 @@ export class ChunkWorker implements Host {
   }
 
   /** Null when answers are not read; undefined when this process cannot read them. */
-  #askingFor({ asks }: Chunk): Asking | null | undefined {
+  #askingFor({ asks }: Chunk): AnswerCheck | null | undefined {
     try {
-      return asks && new Asking(asks);
+      return asks && new AnswerCheck(asks);
     } catch (error) {
       this.place.log.warn({ err: error }, 'what is expected of the answers cannot be read');
       return undefined;
     }
   }
 
-  async #work(held: Held): Promise<void> {
+  async #work(held: LeasedEntry): Promise<void> {
     const { job, token, chunk } = held;
     if (this.isStopped(chunk)) return;
     const end = await new Visit(this, held).run();
@@ -351,19 +351,19 @@ export class ChunkWorker implements Host {
    * Nothing can succeed until a person fixes the cause: tells the run's collector, wherever it is. This
    * process stops calling, unless the fault is that of another process's run.
    */
-  async stop(chunk: Chunk, fault: Fault): Promise<void> {
+  async stop(chunk: Chunk, problem: Problem): Promise<void> {
     const { store, ownRun } = this.place;
     const { run, execution } = chunk;
-    if (fault.code === 'budget' || (OF_THE_RUN.has(fault.code) && run !== ownRun)) {
-      await store.ledger.stop(run, execution, fault);
+    if (problem.code === 'budget' || (OF_THE_RUN.has(problem.code) && run !== ownRun)) {
+      await store.ledger.stop(run, execution, problem);
       this.#stopped.add(executionOf(chunk));
       return;
     }
     this.#isLeaving = true;
     for (const { pacer } of this.lanes.all) pacer.close();
-    this.place.onStop(fault);
+    this.place.onStop(problem);
     await this.#worker.pause(true);
-    await store.ledger.stop(run, execution, fault);
+    await store.ledger.stop(run, execution, problem);
   }
 
   /**

@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { MOST_LABELS } from '../../src/account/gold-tally.js';
 import { scoresOf } from '../../src/account/scores.js';
-import { type Ended, emptyTally, fold, type Tally } from '../../src/account/tally.js';
+import { type CountedRow, emptyTally, fold, type Tally } from '../../src/account/tally.js';
 import type { Gold } from '../../src/answer/gold.js';
-import type { Json } from '../../src/model.js';
+import type { Json } from '../../src/core/model.js';
 import { completed, completionBlocked, failed, skipped } from './outcomes.js';
 
 const label = (name: string): Gold => ({ kind: 'label', label: name });
-const folded = (...ended: readonly Ended[]): Tally => fold(emptyTally(), ended);
+const folded = (...ended: readonly CountedRow[]): Tally => fold(emptyTally(), ended);
 
 function scoresOfTally({ gold }: Tally) {
   if (gold === undefined) throw new Error('no row has gold');
@@ -15,7 +15,7 @@ function scoresOfTally({ gold }: Tally) {
 }
 
 /** A row whose answer is JSON with the properties `a` and `b`. */
-function json(values: readonly Json[], right: { readonly [name: string]: Json }): Ended {
+function json(values: readonly Json[], right: { readonly [name: string]: Json }): CountedRow {
   const gold: Gold = {
     kind: 'json',
     values: Object.entries(right).map(([name, value]) => ({
@@ -24,7 +24,7 @@ function json(values: readonly Json[], right: { readonly [name: string]: Json })
       right: value,
     })),
   };
-  return { ...completed('x'), answer: { values, counted: ['valid'], fault: null }, gold };
+  return { ...completed('x'), answer: { values, counted: ['valid'], problem: null }, gold };
 }
 
 describe('rows with gold', () => {
@@ -55,7 +55,7 @@ describe('rows with gold', () => {
     const answer = {
       values: [null],
       counted: ['(abstained)'],
-      fault: null,
+      problem: null,
       confidence: null,
       abstained: true,
     };
@@ -72,8 +72,8 @@ describe('rows with gold', () => {
   });
 
   it('count as wrong where the answer is none of the labels', () => {
-    const fault = { code: 'answer_not_a_label', message: '' };
-    const odd = { values: [null], counted: ['(none)'], fault };
+    const problem = { code: 'answer_not_a_label', message: '' };
+    const odd = { values: [null], counted: ['(none)'], problem };
     const tally = folded({ ...completed('x'), answer: odd, gold: label('positive') });
     expect(scoresOfTally(tally)).toMatchObject({
       rows: 1,
@@ -84,8 +84,8 @@ describe('rows with gold', () => {
   });
 
   it('may have numbers, which are counted by their value and sorted by it', () => {
-    const row = (right: string, value: number): Ended => ({
-      ...{ ...completed('x'), answer: { values: [value], counted: [String(value)], fault: null } },
+    const row = (right: string, value: number): CountedRow => ({
+      ...{ ...completed('x'), answer: { values: [value], counted: [String(value)], problem: null } },
       gold: label(right),
     });
     const scores = scoresOfTally(folded(row('10', 10), row('4.5', 4.5), row('4.5', 10)));
@@ -113,7 +113,7 @@ describe('rows with gold', () => {
   });
 
   it('are counted by pairs for 100 different labels, and of more only the accuracy is known', () => {
-    const of = (count: number): Ended[] =>
+    const of = (count: number): CountedRow[] =>
       Array.from({ length: count }, (_, i) => ({ ...completed(`label ${i}`), gold: label(`label ${i}`) }));
     expect(Object.keys(scoresOfTally(folded(...of(MOST_LABELS))).labels)).toHaveLength(MOST_LABELS);
 
@@ -134,8 +134,11 @@ describe('rows with gold', () => {
 
 describe('gold for JSON', () => {
   it('that names no property is missed by an answer that cannot be used', () => {
-    const fault = { code: 'answer_not_json', message: '' };
-    const odd = { ...json([null, null], {}), answer: { values: [null, null], counted: ['invalid'], fault } };
+    const problem = { code: 'answer_not_json', message: '' };
+    const odd = {
+      ...json([null, null], {}),
+      answer: { values: [null, null], counted: ['invalid'], problem },
+    };
     expect(scoresOfTally(folded(odd, json([1, 'x'], {})))).toMatchObject({
       rows: 2,
       accuracy: { value: 0.5 },
@@ -163,8 +166,8 @@ describe('gold for JSON', () => {
 
   it('is missed by an answer that cannot be used, also where nothing would be right', () => {
     const row = json([null, null], { a: null });
-    const fault = { code: 'answer_not_json', message: '' };
-    const tally = folded({ ...row, answer: { values: [null, null], counted: ['invalid'], fault } });
+    const problem = { code: 'answer_not_json', message: '' };
+    const tally = folded({ ...row, answer: { values: [null, null], counted: ['invalid'], problem } });
     expect(tally.gold).toMatchObject({ rows: 1, right: 0 });
   });
 });

@@ -1,12 +1,12 @@
 import fc from 'fast-check';
-import type { Ended } from '../../src/account/tally.js';
+import type { CountedRow } from '../../src/account/tally.js';
 import type { Gold } from '../../src/answer/gold.js';
-import type { Answer, Completed, Failed, FilterResults, Outcome } from '../../src/model.js';
+import type { Answer, Completed, Failed, FilterResults, Outcome } from '../../src/core/model.js';
 
 const safe: FilterResults = { hate: { filtered: false, severity: 'safe' } };
 
 /** A completed row with a labelled answer. */
-export function completed(label: string, overrides: Partial<Completed> = {}): Ended {
+export function completed(label: string, overrides: Partial<Completed> = {}): CountedRow {
   const outcome: Completed = {
     status: 'completed',
     attempts: 1,
@@ -22,16 +22,16 @@ export function completed(label: string, overrides: Partial<Completed> = {}): En
     filters: { prompt: safe, completion: safe },
     ...overrides,
   };
-  return { outcome, answer: { values: [label], counted: [label], fault: null } };
+  return { outcome, answer: { values: [label], counted: [label], problem: null } };
 }
 
-export function failed(code: string, overrides: Partial<Failed> = {}): Ended {
+export function failed(code: string, overrides: Partial<Failed> = {}): CountedRow {
   const error = { code, message: `because of ${code}` };
   return { outcome: { status: 'failed', attempts: 1, latency_ms: 30, error, ...overrides }, answer: null };
 }
 
 /** The prompt was blocked: no completion, no usage. */
-export const promptBlocked: Ended = {
+export const promptBlocked: CountedRow = {
   outcome: {
     status: 'filtered',
     attempts: 1,
@@ -44,7 +44,7 @@ export const promptBlocked: Ended = {
 };
 
 /** The completion was blocked, and is billed. */
-export const completionBlocked: Ended = {
+export const completionBlocked: CountedRow = {
   outcome: {
     status: 'filtered',
     attempts: 1,
@@ -63,7 +63,7 @@ export const completionBlocked: Ended = {
   answer: null,
 };
 
-export const skipped: Ended = { outcome: { status: 'skipped' }, answer: null };
+export const skipped: CountedRow = { outcome: { status: 'skipped' }, answer: null };
 
 // Few names, so that they repeat; some that a plain object would take for its own (fault 9).
 const name = fc.constantFrom(
@@ -114,7 +114,7 @@ const outcome: fc.Arbitrary<Outcome> = fc.oneof(
 const answer: fc.Arbitrary<Answer> = fc.record({
   values: fc.array(fc.option(name), { minLength: 1, maxLength: 1 }),
   counted: fc.array(fc.oneof(name, fc.string()), { maxLength: 3 }),
-  fault: fc.option(fault),
+  problem: fc.option(fault),
 });
 
 const gold: fc.Arbitrary<Gold> = fc.oneof(
@@ -126,6 +126,6 @@ const gold: fc.Arbitrary<Gold> = fc.oneof(
 );
 
 /** Any row that ended. */
-export const anyEnded: fc.Arbitrary<Ended> = fc
+export const anyEnded: fc.Arbitrary<CountedRow> = fc
   .record({ outcome, answer, gold: fc.option(gold) })
   .map((ended) => (ended.outcome.status === 'completed' ? ended : { ...ended, answer: null }));

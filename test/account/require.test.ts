@@ -1,16 +1,16 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Judged, missOf, missText, unusableText } from '../../src/account/require.js';
+import { type AnswerCounts, missOf, missText, unusableText } from '../../src/account/require.js';
 
 /** Rows of which so many are completed, and so many of these have an invalid answer. */
-function judged(completed: number, invalid: number, failed = 0): Judged {
+function counts(completed: number, invalid: number, failed = 0): AnswerCounts {
   const rows = { total: completed + failed + 3, completed, filtered: 2, failed, skipped: 1 };
   return invalid === 0 ? { rows } : { rows, invalid: { answer_not_a_label: invalid } };
 }
 
 describe('what answers miss of what is asked', () => {
   it('is told by how much, with the codes, the most frequent first, and with what to do', () => {
-    const { rows } = judged(1000, 0);
+    const { rows } = counts(1000, 0);
     const invalid = { answer_not_json: 8, answer_invalid: 60 };
     expect(missOf({ rows, invalid }, { valid: 0.98 })).toEqual({
       code: 'below_require',
@@ -18,17 +18,17 @@ describe('what answers miss of what is asked', () => {
         '93.2 % of 1,000 answers are valid, where answer.require.valid asks for 98 % (60 answer_invalid, 8 answer_not_json). ' +
         'See error_message in the output; correct the prompt, and run again with --overwrite, or ask for less in answer.require.',
     });
-    expect(missText(judged(1, 1), { valid: 1 })).toBe(
+    expect(missText(counts(1, 1), { valid: 1 })).toBe(
       '0.0 % of 1 answer is valid, where answer.require.valid asks for 100 % (1 answer_not_a_label)',
     );
   });
 
   it('is nothing where it is just reached, where nothing is asked, and where no row is completed', () => {
-    expect(missText(judged(1000, 20), { valid: 0.98 })).toBeNull();
-    expect(missText(judged(1000, 21), { valid: 0.98 })).not.toBeNull();
-    expect(missText(judged(10, 10), { valid: 0 })).toBeNull();
-    expect(missText(judged(10, 10), null)).toBeNull();
-    expect(missText(judged(0, 0, 5), { valid: 1 })).toBeNull();
+    expect(missText(counts(1000, 20), { valid: 0.98 })).toBeNull();
+    expect(missText(counts(1000, 21), { valid: 0.98 })).not.toBeNull();
+    expect(missText(counts(10, 10), { valid: 0 })).toBeNull();
+    expect(missText(counts(10, 10), null)).toBeNull();
+    expect(missText(counts(0, 0, 5), { valid: 1 })).toBeNull();
   });
 
   it('counts completed rows only, and never shows a share that looks reached', () => {
@@ -37,7 +37,7 @@ describe('what answers miss of what is asked', () => {
     fc.assert(
       fc.property(rows, asked, ([completed, bad, failed], valid) => {
         const invalid = Math.min(bad, completed);
-        const text = missText(judged(completed, invalid, failed), { valid });
+        const text = missText(counts(completed, invalid, failed), { valid });
         expect(text === null).toBe((completed - invalid) / completed >= valid);
         if (text !== null) expect(Number.parseFloat(text)).toBeLessThan(Math.round(valid * 1000) / 10);
       }),
@@ -48,8 +48,8 @@ describe('what answers miss of what is asked', () => {
 
 describe('what is asked of the scores', () => {
   /** Rows with gold, so many of them right, with one label for those that are and another for the others. */
-  const scored = (rows: number, right: number): Judged => ({
-    ...judged(1000, 0),
+  const scored = (rows: number, right: number): AnswerCounts => ({
+    ...counts(1000, 0),
     gold: {
       ...{ rows, right, unanswered: 3 },
       confusion: { labels: ['a', 'b'], counts: { '0,0': right, '1,0': rows - right } },
@@ -77,26 +77,29 @@ describe('what is asked of the scores', () => {
   it('is nothing where it is just reached or not asked', () => {
     expect(missOf(scored(10, 9), { valid: 0.5, accuracy: 0.9 })).toBeNull();
     expect(missOf(scored(10, 9), { valid: 0.5 })).toBeNull();
-    expect(missOf(judged(10, 0), { valid: 0.5, accuracy: 0, f1: 0 })).toBeNull();
+    expect(missOf(counts(10, 0), { valid: 0.5, accuracy: 0, f1: 0 })).toBeNull();
   });
 
   it('is missed at the end where no row has gold, or too many labels came; before, nothing is to be judged', () => {
     const asked = { valid: 0.5, accuracy: 0.9, f1: 0.8 };
-    expect(missText(judged(10, 0), asked)).toBeNull();
-    expect(missOf(judged(10, 0), asked)?.message).toMatch(
+    expect(missText(counts(10, 0), asked)).toBeNull();
+    expect(missOf(counts(10, 0), asked)?.message).toMatch(
       /^the accuracy cannot be told \(no completed row has gold\), and answer\.require asks for it; the macro F1 cannot/,
     );
-    const many: Judged = { ...judged(10, 0), gold: { rows: 9, right: 9, unanswered: 0, confusion: null } };
+    const many: AnswerCounts = {
+      ...counts(10, 0),
+      gold: { rows: 9, right: 9, unanswered: 0, confusion: null },
+    };
     expect(missOf(many, asked)?.message).toMatch(
       /^the macro F1 cannot be told \(more than 100 different labels came: only the accuracy is counted\)/,
     );
-    expect(missOf({ ...judged(0, 0, 5) }, asked)).toBeNull();
+    expect(missOf({ ...counts(0, 0, 5) }, asked)).toBeNull();
   });
 });
 
 it('a run in which the model was sure of nothing has no answer, whatever is asked', () => {
   const rows = { total: 8, completed: 8, filtered: 0, failed: 0, skipped: 0 };
-  const unsure: Judged = { rows, abstained: 7, invalid: { answer_not_a_label: 1 } };
+  const unsure: AnswerCounts = { rows, abstained: 7, invalid: { answer_not_a_label: 1 } };
   expect(missOf(unsure, { valid: 0 })?.message).toMatch(
     /^none of 8 completed rows has an answer: 7 abstained/,
   );
@@ -106,7 +109,7 @@ it('a run in which the model was sure of nothing has no answer, whatever is aske
 
 it('rows with an answer are told apart from those with a valid one, which may have abstained', () => {
   const rows = { total: 1000, completed: 1000, filtered: 0, failed: 0, skipped: 0 };
-  const unsure: Judged = { rows, abstained: 300, invalid: { answer_not_a_label: 100 } };
+  const unsure: AnswerCounts = { rows, abstained: 300, invalid: { answer_not_a_label: 100 } };
   expect(missText(unsure, { valid: 0.9 })).toBeNull();
   expect(missText(unsure, { valid: 0.9, answered: 0.6 })).toBeNull();
   expect(missText(unsure, { valid: 0.9, answered: 0.601 })).toBe(
@@ -123,13 +126,13 @@ it('an F1 that has no label to be of is not missed where the answers are right',
     unanswered: 0,
     confusion: { labels: [], counts: {}, several: true as const },
   };
-  expect(missOf({ ...judged(4, 0), gold }, { valid: 0.5, f1: 0.8 })).toBeNull();
+  expect(missOf({ ...counts(4, 0), gold }, { valid: 0.5, f1: 0.8 })).toBeNull();
 });
 
 it('rows that are of no use are told by kind', () => {
-  expect(unusableText(judged(7, 0, 3))).toBe('3 of 13 rows failed');
-  expect(unusableText(judged(7, 7))).toBe('7 of 10 rows have an invalid answer (7 answer_not_a_label)');
-  expect(unusableText(judged(7, 1, 3))).toBe(
+  expect(unusableText(counts(7, 0, 3))).toBe('3 of 13 rows failed');
+  expect(unusableText(counts(7, 7))).toBe('7 of 10 rows have an invalid answer (7 answer_not_a_label)');
+  expect(unusableText(counts(7, 1, 3))).toBe(
     '3 of 13 rows failed and 1 has an invalid answer (1 answer_not_a_label)',
   );
 });

@@ -4,15 +4,15 @@ import { GoldCounter, type GoldTally } from '../../src/account/gold-tally.js';
 import { binOf, calibrationError, shareOf } from '../../src/account/score.js';
 import { type Scores, scoresOf } from '../../src/account/scores.js';
 import type { Gold } from '../../src/answer/gold.js';
-import type { Answer } from '../../src/model.js';
+import type { Answer } from '../../src/core/model.js';
 
 const DIGITS = 10;
 
 /** The answer that a model gave; `null` is none of the labels. */
 const answerOf = (label: string | null): Answer =>
   label === null
-    ? { values: [null], counted: ['(none)'], fault: { code: 'answer_not_a_label', message: '' } }
-    : { values: [label], counted: [label], fault: null };
+    ? { values: [null], counted: ['(none)'], problem: { code: 'answer_not_a_label', message: '' } }
+    : { values: [label], counted: [label], problem: null };
 
 const gold = (label: unknown): Gold => ({ kind: 'label', label: String(label) });
 
@@ -236,7 +236,7 @@ test('a label that was left out counts as what the model said where its confiden
   const answer: Answer = {
     values: [null],
     counted: ['(abstained)'],
-    fault: null,
+    problem: null,
     confidence,
     abstained: true,
   };
@@ -349,7 +349,7 @@ describe('rows with several labels', () => {
         const counter = new GoldCounter(undefined);
         for (const [right, answered] of pairs) {
           const answer: Answer =
-            answered === null ? answerOf(null) : { values: [answered], counted: answered, fault: null };
+            answered === null ? answerOf(null) : { values: [answered], counted: answered, problem: null };
           counter.add({ kind: 'labels', labels: right }, answer);
         }
         const scores = scoresOf(JSON.parse(JSON.stringify(counter.toTally())));

@@ -1,7 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { percentiles } from '../../src/account/latency.js';
-import { AbstainingTally, type Ended, emptyTally, fold, sumOf, type Tally } from '../../src/account/tally.js';
+import {
+  AbstainingTally,
+  type CountedRow,
+  emptyTally,
+  fold,
+  sumOf,
+  type Tally,
+} from '../../src/account/tally.js';
 import { anyEnded, completed, completionBlocked, failed, promptBlocked, skipped } from './outcomes.js';
 
 const seeded = { seed: 20_251_121, numRuns: 300 };
@@ -11,9 +18,9 @@ const rows = fc.array(anyEnded, { maxLength: 60 });
 test('answers count by where they come from, where they are answers', () => {
   const { outcome, answer } = completed('good');
   if (answer === null) throw new Error('it has an answer');
-  const again: Ended = completed('good', { answer_source: 'asked_again' });
-  const none = { ...answer, values: [null], fault: { code: 'answer_not_a_label', message: 'none' } };
-  const ended: Ended[] = [
+  const again: CountedRow = completed('good', { answer_source: 'asked_again' });
+  const none = { ...answer, values: [null], problem: { code: 'answer_not_a_label', message: 'none' } };
+  const ended: CountedRow[] = [
     { outcome, answer },
     { outcome, answer: { ...answer, repaired: true } },
     again,
@@ -92,7 +99,7 @@ describe('a tally of any rows', () => {
 });
 
 test('each row is counted where it belongs', () => {
-  const odd = { values: [null], counted: [], fault: { code: 'answer_not_a_label', message: '' } };
+  const odd = { values: [null], counted: [], problem: { code: 'answer_not_a_label', message: '' } };
   const tally = fold(emptyTally(), [
     completed('positive'),
     completed('positive'),

@@ -6,16 +6,16 @@ import {
   MOST_BUCKETS,
   periodsOf,
   pointsOf,
-  type Standing,
+  type RunningTotals,
   type Timeline,
   timelineSchema,
 } from '../../src/account/timeline.js';
 
-const NOTHING: Standing = {
+const NOTHING: RunningTotals = {
   ...{ rows: 0, failed: 0, prompt_tokens: 0, completion_tokens: 0, sent: 0, rate_limited: 0 },
 };
 const figure = fc.nat(1_000_000);
-const standing: fc.Arbitrary<Standing> = fc.record({
+const standing: fc.Arbitrary<RunningTotals> = fc.record({
   rows: figure,
   failed: figure,
   prompt_tokens: figure,
@@ -30,7 +30,7 @@ const commit = fc.record({
   latencies: fc.array(fc.nat(100_000), { maxLength: 5 }),
 });
 
-const total = (timeline: Timeline, name: keyof Standing): number =>
+const total = (timeline: Timeline, name: keyof RunningTotals): number =>
   timeline[name].reduce((sum, n) => sum + n, 0);
 
 describe('a timeline', () => {
@@ -58,7 +58,7 @@ describe('a timeline', () => {
             last = now;
             expect(timeline.rows.length).toBeLessThanOrEqual(MOST_BUCKETS);
           }
-          for (const name of Object.keys(NOTHING) as (keyof Standing)[])
+          for (const name of Object.keys(NOTHING) as (keyof RunningTotals)[])
             expect(total(timeline, name)).toBe(last[name]);
           const points = pointsOf(timeline);
           expect(timeline.timed.reduce((sum, n) => sum + n, 0)).toBe(all.length);

@@ -1,15 +1,15 @@
 import { describe, expect, it, test } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
 import { firstClash } from '../../src/answer/label-index.js';
-import { UsageError } from '../../src/errors.js';
-import type { Json } from '../../src/model.js';
+import { UsageError } from '../../src/core/errors.js';
+import type { Json } from '../../src/core/model.js';
 import { said } from './said.js';
 
 describe('a text answer', () => {
   it('is the text without the white space around it', () => {
     const reader = answerReader({ kind: 'text' });
     expect(reader.columns).toEqual(['answer']);
-    expect(reader.read(said('\n\n Good. \n'))).toEqual({ values: ['Good.'], counted: [], fault: null });
+    expect(reader.read(said('\n\n Good. \n'))).toEqual({ values: ['Good.'], counted: [], problem: null });
     expect(reader.read(said(null)).values).toEqual([null]);
   });
 });
@@ -61,17 +61,17 @@ describe('a label answer', () => {
     expect(reader.read(said('positive'))).toEqual({
       values: ['Positive'],
       counted: ['Positive'],
-      fault: null,
+      problem: null,
     });
     expect(reader.read(said('mixed'))).toEqual({
       values: [null],
       counted: ['(none)'],
-      fault: {
+      problem: {
         code: 'answer_not_a_label',
         message: 'the text "mixed" is none of the labels Positive, negative, neutral',
       },
     });
-    expect(reader.read(said('positive or negative')).fault?.message).toContain(
+    expect(reader.read(said('positive or negative')).problem?.message).toContain(
       'more than one label: Positive, negative',
     );
   });
@@ -123,8 +123,8 @@ describe('a label answer', () => {
     ] as const) {
       expect(read(text).values, text).toEqual([label]);
     }
-    expect(read('pos or neg').fault?.message).toContain('more than one label: positive, negative');
-    expect(read('so-so').fault?.message).toContain('none of the labels positive, negative, neutral');
+    expect(read('pos or neg').problem?.message).toContain('more than one label: positive, negative');
+    expect(read('so-so').problem?.message).toContain('none of the labels positive, negative, neutral');
   });
 });
 
@@ -174,7 +174,7 @@ describe('a JSON answer', () => {
     expect(reader.read(said('{"tags":["a"],"label":"good","extra":1}'))).toEqual({
       values: ['good', null, ['a']],
       counted: ['valid'],
-      fault: null,
+      problem: null,
     });
   });
 
@@ -197,7 +197,7 @@ describe('a JSON answer', () => {
     [null],
   ])('is missing in %j', (text) => {
     const answer = reader.read(said(text));
-    expect(answer.fault?.code).toBe('answer_not_json');
+    expect(answer.problem?.code).toBe('answer_not_json');
     expect(answer.values).toEqual([null, null, null]);
   });
 
@@ -205,8 +205,8 @@ describe('a JSON answer', () => {
     const answer = reader.read(said('{"label": "good", "score": "high"}'));
     expect(answer.values).toEqual([null, null, null]);
     expect(answer.counted).toEqual(['invalid']);
-    expect(answer.fault).toEqual({ code: 'answer_invalid', message: 'answer.score must be number' });
-    expect(reader.read(said('{"label": "so-so"}')).fault?.message).toBe(
+    expect(answer.problem).toEqual({ code: 'answer_invalid', message: 'answer.score must be number' });
+    expect(reader.read(said('{"label": "so-so"}')).problem?.message).toBe(
       'answer.label must be equal to one of the allowed values: good, bad',
     );
   });
@@ -237,9 +237,9 @@ describe('a JSON answer', () => {
   it('refuses values that are too deep to be written again', () => {
     const any = answerReader({ kind: 'json', schema: {} });
     const nested = (depth: number): string => `${'{"a":['.repeat(depth)}1${']}'.repeat(depth)}`;
-    expect(any.read(said(nested(90))).fault).toBeNull();
-    expect(any.read(said(nested(110))).fault?.code).toBe('answer_not_json');
-    expect(any.read(said(nested(50_000))).fault?.code).toBe('answer_not_json');
+    expect(any.read(said(nested(90))).problem).toBeNull();
+    expect(any.read(said(nested(110))).problem?.code).toBe('answer_not_json');
+    expect(any.read(said(nested(50_000))).problem?.code).toBe('answer_not_json');
   });
 
   it('is one column for a schema without properties', () => {

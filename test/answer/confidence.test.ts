@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { confidenceReader, sameBeginning } from '../../src/answer/confidence.js';
-import type { Json } from '../../src/model.js';
+import type { Json } from '../../src/core/model.js';
 import { loadTokenizer } from '../../src/prompt/tokens.js';
 
 const SENTIMENTS = [['positive'], ['negative'], ['neutral', 'mixed']];

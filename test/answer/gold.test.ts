@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { AnswerSpec } from '../../src/answer/answer-spec.js';
 import { goldReader } from '../../src/answer/gold.js';
-import type { Json, Row } from '../../src/model.js';
+import type { AnswerSpec } from '../../src/core/answer-spec.js';
+import type { Json, Row } from '../../src/core/model.js';
 
 const LABELS: AnswerSpec = { kind: 'labels', labels: ['Positive', 'self_harm', 'Café', '5'] };
 const OBJECT: AnswerSpec = {
@@ -56,8 +56,8 @@ describe('a gold label', () => {
   });
 
   it('of a row that cannot be read is not known', () => {
-    const fault = { code: 'ragged_record', message: '' };
-    expect(goldOf(LABELS, 'odd', { fault })).toBeNull();
+    const problem = { code: 'ragged_record', message: '' };
+    expect(goldOf(LABELS, 'odd', { problem })).toBeNull();
   });
 
   it('is not looked for in a job without', () => {

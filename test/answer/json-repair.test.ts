@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
 import { jsonRepairer } from '../../src/answer/json-repair.js';
-import type { Json } from '../../src/model.js';
+import type { Json } from '../../src/core/model.js';
 import { said } from './said.js';
 
 const schema = {
@@ -26,11 +26,11 @@ describe('JSON that is nearly JSON', () => {
     ['a fence, and words around it', "Sure:\n```json\n{'name': 'Ann', 'age': 3}\n```\nIt's done."],
     ['braces before it that are no JSON', "For {name} and {age}: {'name': 'Ann', 'age': 3}"],
   ])('is mended: %s', (_, text) => {
-    expect(strict.read(said(text)).fault?.code).toBe('answer_not_json');
+    expect(strict.read(said(text)).problem?.code).toBe('answer_not_json');
     expect(reader.read(said(text))).toEqual({
       values: ['Ann', 3, null],
       counted: ['valid'],
-      fault: null,
+      problem: null,
       repaired: true,
     });
   });
@@ -63,14 +63,14 @@ describe('JSON that is nearly JSON', () => {
     const sound = '{"name": "Ann"} {\'name\': \'Bob\'}';
     expect(reader.read(said(sound))).toEqual(strict.read(said(sound)));
     const wrong = "{\"name\": 1} {'name': 'Bob'}";
-    expect(reader.read(said(wrong)).fault?.code).toBe('answer_invalid');
+    expect(reader.read(said(wrong)).problem?.code).toBe('answer_invalid');
   });
 
   it('is held against the schema', () => {
     expect(reader.read(said("{'age': 3}"))).toEqual({
       values: [null, null, null],
       counted: ['invalid'],
-      fault: { code: 'answer_invalid', message: "answer must have required property 'name'" },
+      problem: { code: 'answer_invalid', message: "answer must have required property 'name'" },
     });
   });
 
@@ -80,7 +80,7 @@ describe('JSON that is nearly JSON', () => {
     ['it was too long to keep', { damaged: 'cut' }],
   ])('is left alone where %s', (_, more) => {
     const text = "{'name': 'Ann'}";
-    expect(reader.read(said(text, more)).fault?.code).toBe('answer_not_json');
+    expect(reader.read(said(text, more)).problem?.code).toBe('answer_not_json');
     expect(reader.read(said(text, { finish_reason: null })).repaired).toBe(true);
   });
 
@@ -112,8 +112,8 @@ describe('JSON that is nearly JSON', () => {
     ['has more than 200 levels', `{'name': 'Ann', 'tags': ${'['.repeat(200)}${']'.repeat(200)}}`],
     ['is longer than 32,000 characters', `{'name': '${'a'.repeat(32_000)}'}`],
   ])('is no answer where it %s', (_, text) => {
-    const { values, fault } = reader.read(said(text));
-    expect([values, fault?.code]).toEqual([[null, null, null], 'answer_not_json']);
+    const { values, problem } = reader.read(said(text));
+    expect([values, problem?.code]).toEqual([[null, null, null], 'answer_not_json']);
   });
 });
 

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
-import type { AnswerSpec } from '../../src/answer/answer-spec.js';
-import type { Answer } from '../../src/model.js';
+import type { AnswerSpec } from '../../src/core/answer-spec.js';
+import type { Answer } from '../../src/core/model.js';
 import { said } from './said.js';
 
 const read = (
@@ -42,7 +42,7 @@ describe('a number', () => {
     expect(read(text, { min: 1, max: 5 })).toEqual({
       values: [value],
       counted: [String(value)],
-      fault: null,
+      problem: null,
     });
   });
 
@@ -100,8 +100,8 @@ describe('a number', () => {
   ])('cannot be read out of %j', (text, why) => {
     const answer = read(text, { min: 1, max: 5 });
     expect(answer).toMatchObject({ values: [null], counted: ['invalid'] });
-    expect(answer.fault?.code).toBe('answer_not_a_number');
-    expect(answer.fault?.message).toContain(why);
+    expect(answer.problem?.code).toBe('answer_not_a_number');
+    expect(answer.problem?.message).toContain(why);
   });
 
   test.each([
@@ -115,7 +115,7 @@ describe('a number', () => {
   ] as const)('out of its range is no answer: %j with %j', (text, range, why) => {
     const answer = read(text, range);
     expect([answer.values, answer.counted]).toEqual([[null], ['invalid']]);
-    expect(answer.fault).toEqual({ code: 'answer_out_of_range', message: `the text "${text}" has ${why}` });
+    expect(answer.problem).toEqual({ code: 'answer_out_of_range', message: `the text "${text}" has ${why}` });
   });
 
   it('that may have thousands or decimals is told by its range, or not at all', () => {
@@ -123,7 +123,7 @@ describe('a number', () => {
       expect(read(text, { max: 5 }).values).toEqual([1.2]);
       expect(read(text, { min: 10 }).values).toEqual([1200]);
       expect(read(text, { integer: true }).values).toEqual([1200]);
-      expect(read(text).fault).toEqual({
+      expect(read(text).problem).toEqual({
         code: 'answer_not_a_number',
         message: `the text "${text}" has a number that may be 1200 or 1.2`,
       });
@@ -175,9 +175,9 @@ describe('a number', () => {
     );
     fc.assert(
       fc.property(fc.array(fc.oneof(piece, fc.string()), { maxLength: 12 }), (pieces) => {
-        const { values, counted, fault } = read(pieces.join(''), { min: 1, max: 5 });
+        const { values, counted, problem } = read(pieces.join(''), { min: 1, max: 5 });
         const [value] = values;
-        if (fault !== null) {
+        if (problem !== null) {
           expect([value, counted]).toEqual([null, ['invalid']]);
           return;
         }

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
-import type { AnswerSpec } from '../../src/answer/answer-spec.js';
+import type { AnswerSpec } from '../../src/core/answer-spec.js';
 import { said } from './said.js';
 
 const TOPICS: AnswerSpec = {
@@ -45,7 +45,7 @@ describe('several labels of a row', () => {
     ['Topics: price\nText: The quality is poor', 'price'],
   ])('of %j are read in the order of the job', (text, labels) => {
     const named = labels.split(' ');
-    expect(read(text)).toEqual({ values: [named], counted: named, fault: null });
+    expect(read(text)).toEqual({ values: [named], counted: named, problem: null });
   });
 
   test.each([
@@ -58,7 +58,7 @@ describe('several labels of a row', () => {
     ['["none"]'],
     ['price: no, delivery: no, quality: no, support: no'],
   ])('are none where the text says it: %j', (text) => {
-    expect(read(text)).toEqual({ values: [[]], counted: ['none'], fault: null });
+    expect(read(text)).toEqual({ values: [[]], counted: ['none'], problem: null });
   });
 
   test.each([
@@ -79,8 +79,8 @@ describe('several labels of a row', () => {
   ])('cannot be told in %j', (text, why) => {
     const answer = read(text);
     expect(answer).toMatchObject({ values: [null], counted: ['(invalid)'] });
-    expect(answer.fault?.code).toBe('answer_not_a_label');
-    expect(answer.fault?.message).toContain(why);
+    expect(answer.problem?.code).toBe('answer_not_a_label');
+    expect(answer.problem?.message).toContain(why);
   });
 
   it('have no empty list where "none" is a label', () => {
@@ -120,9 +120,9 @@ describe('several labels of a row', () => {
     );
     fc.assert(
       fc.property(fc.array(fc.oneof(piece, fc.string()), { maxLength: 12 }), (pieces) => {
-        const { values, counted, fault } = read(pieces.join(''));
+        const { values, counted, problem } = read(pieces.join(''));
         const [named] = values;
-        if (fault !== null) {
+        if (problem !== null) {
           expect([named, counted]).toEqual([null, ['(invalid)']]);
           return;
         }

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { answerReader, asVoted } from '../../src/answer/answer.js';
-import type { AnswerSpec } from '../../src/answer/answer-spec.js';
-import type { Choice, Completed, Completion } from '../../src/model.js';
+import type { AnswerSpec } from '../../src/core/answer-spec.js';
+import type { Choice, Completed, Completion } from '../../src/core/model.js';
 
 const LABELS: AnswerSpec = { kind: 'labels', labels: ['positive', 'negative', 'neutral'], votes: 5 };
 
@@ -48,14 +48,18 @@ describe('the votes of several choices', () => {
     ],
   ])('%s', (_, texts, label, confidence) => {
     const answer = read(LABELS, ...texts);
-    expect(answer).toMatchObject({ values: [label], counted: [label], fault: null });
+    expect(answer).toMatchObject({ values: [label], counted: [label], problem: null });
     expect(confidenceOf(answer)).toEqual(confidence);
   });
 
   it('give no answer where none is one: the fault is that of the first', () => {
     const answer = read(LABELS, 'mixed', 'unclear', 'it depends');
-    expect(answer).toMatchObject({ values: [null], confidence: null, fault: { code: 'answer_not_a_label' } });
-    expect(answer.fault?.message).toContain('"mixed"');
+    expect(answer).toMatchObject({
+      values: [null],
+      confidence: null,
+      problem: { code: 'answer_not_a_label' },
+    });
+    expect(answer.problem?.message).toContain('"mixed"');
     expect(answer.choice).toBeUndefined();
   });
 

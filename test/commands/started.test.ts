@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, it, test } from 'vitest';
-import { nodeProblem } from '../../src/node-version.js';
-import { asStarted } from '../../src/started.js';
+import { nodeProblem } from '../../src/core/node-version.js';
+import { asStarted } from '../../src/core/started.js';
 import { scriptedPlace } from '../support/scripted-place.js';
 
 const ROOT = join(import.meta.dirname, '../..');

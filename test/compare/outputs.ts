@@ -3,13 +3,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { type Summary, summarise } from '../../src/account/summary.js';
-import { type Ended, emptyTally, fold } from '../../src/account/tally.js';
+import { type CountedRow, emptyTally, fold } from '../../src/account/tally.js';
 import { beginTimeline } from '../../src/account/timeline.js';
 import { answerReader } from '../../src/answer/answer.js';
-import type { AnswerSpec } from '../../src/answer/answer-spec.js';
-import type { Outcome, Row } from '../../src/model.js';
+import type { AnswerSpec } from '../../src/core/answer-spec.js';
+import { NO_CALLS } from '../../src/core/counters.js';
+import type { Outcome, Row } from '../../src/core/model.js';
 import { outputFormatOf, recordFormat } from '../../src/output/format.js';
-import { NO_CALLS } from '../../src/store/counters.js';
 import { leaveSummary } from '../support/written.js';
 
 /** What becomes of a row: the text of its completion, or how else it ended. */
@@ -82,7 +82,7 @@ function summaryOf(
   job: string,
   input: string,
   settings: Record<string, string>,
-  ended: readonly Ended[],
+  ended: readonly CountedRow[],
 ): Summary {
   const at = '2026-11-21T02:00:00Z';
   return summarise({

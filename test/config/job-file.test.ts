@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { readJobFile } from '../../src/config/job-file.js';
 import { jobJsonSchema } from '../../src/config/job-schema.js';
-import { UsageError } from '../../src/errors.js';
+import { UsageError } from '../../src/core/errors.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'promptmill-job-'));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -3,18 +3,18 @@ import { join } from 'node:path';
 import { parse } from 'csv-parse/sync';
 import { describe, expect, it } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
-import type { AnswerSpec } from '../../src/answer/answer-spec.js';
+import type { AnswerSpec } from '../../src/core/answer-spec.js';
+import { randomFrom } from '../../src/core/random.js';
 import { answer } from '../../src/emulator/answers/answer.js';
-import { readingOf } from '../../src/emulator/answers/reading.js';
+import { readPrompt } from '../../src/emulator/answers/reading.js';
 import { isBlocked, judge } from '../../src/emulator/filter.js';
-import { randomFrom } from '../../src/random.js';
 import { said } from '../answer/said.js';
 
 /** Nobody knows what is read from the answers: the prompt itself must say what it asks for. */
 const TEXT: AnswerSpec = { kind: 'text' };
 
 const answerTo = (prompt: string, told: AnswerSpec = TEXT) =>
-  answer(readingOf(prompt, told), randomFrom(1, prompt), 0);
+  answer(readPrompt(prompt, told), randomFrom(1, prompt), 0);
 
 const labels = (...names: string[]): AnswerSpec => ({ kind: 'labels', labels: names });
 
@@ -135,7 +135,7 @@ describe('a number', () => {
     const told = { kind: 'number', ...range } as const;
     const { read } = answerReader(told);
     const given = Array.from({ length: 50 }, (_, i) => answerTo(`How many?\nText: ${i}\nAnswer:`, told));
-    expect(given.flatMap((text) => read(said(text)).fault ?? [])).toEqual([]);
+    expect(given.flatMap((text) => read(said(text)).problem ?? [])).toEqual([]);
     expect(new Set(given).size).toBeGreaterThan(5);
   });
 });
@@ -184,7 +184,7 @@ describe('JSON', () => {
     const reader = answerReader({ kind: 'json', schema: told });
     for (let i = 0; i < 40; i++) {
       const prompt = `Extract the facts.\n\nText: ${MESSAGE} ${i}\nJSON:`;
-      expect(reader.read(said(answerTo(prompt, { kind: 'json', schema: told }))).fault).toBeNull();
+      expect(reader.read(said(answerTo(prompt, { kind: 'json', schema: told }))).problem).toBeNull();
       expect(json(prompt, told)).toMatchObject({
         customer: { email: 'anna.keller@example.org' },
         lines: [{ sku: expect.any(String), count: expect.any(Number) }],

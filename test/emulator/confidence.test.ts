@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { parse } from 'csv-parse/sync';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { randomFrom } from '../../src/core/random.js';
 import { sharesOf, term } from '../../src/emulator/answers/labels.js';
 import { sharesAlong } from '../../src/emulator/logprobs.js';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
-import { randomFrom } from '../../src/random.js';
 import { call, SENTIMENT } from './call.js';
 
 let emulator: Emulator;

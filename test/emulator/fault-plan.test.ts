@@ -1,4 +1,5 @@
 import { afterAll, describe, expect, it } from 'vitest';
+import { UsageError } from '../../src/core/errors.js';
 import {
   FaultPlan,
   type FaultRate,
@@ -6,7 +7,6 @@ import {
   type ScriptRule,
 } from '../../src/emulator/fault-plan.js';
 import { startEmulator } from '../../src/emulator/server.js';
-import { UsageError } from '../../src/errors.js';
 import { Workplace } from '../support/promptmill.js';
 import { call, named, SENTIMENT } from './call.js';
 

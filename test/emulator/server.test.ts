@@ -2,11 +2,11 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { emulate } from '../../src/commands/emulate.js';
+import { UsageError } from '../../src/core/errors.js';
+import { randomFrom } from '../../src/core/random.js';
 import { latencyOf } from '../../src/emulator/delivery.js';
 import { type EmulatorOptions, TEST_KEYS } from '../../src/emulator/options.js';
 import { startEmulator } from '../../src/emulator/server.js';
-import { UsageError } from '../../src/errors.js';
-import { randomFrom } from '../../src/random.js';
 import { call, SENTIMENT } from './call.js';
 
 const OPEN = { prompt: 'Tell me about bridges.', max_tokens: 60 };

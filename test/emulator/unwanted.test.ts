@@ -45,9 +45,9 @@ describe('an answer that nobody asked for', () => {
     const texts = new Set<string>();
     for (let i = 0; i < 12; i++) {
       const label = await choiceOf(service, SENTIMENT.replace('love', `love ${i}`));
-      expect(labels.read(said(label.text)).fault?.code, label.text).toBe('answer_not_a_label');
+      expect(labels.read(said(label.text)).problem?.code, label.text).toBe('answer_not_a_label');
       const object = await choiceOf(service, JSON_PROMPT.replace('from', `${i}`));
-      expect(json.read(said(object.text)).fault?.code, object.text).toBe('answer_not_json');
+      expect(json.read(said(object.text)).problem?.code, object.text).toBe('answer_not_json');
       texts.add(label.text);
     }
     expect(texts.size).toBeGreaterThan(2);
@@ -68,7 +68,10 @@ describe('an answer that nobody asked for', () => {
     const [label, object] = [await choiceOf(service, SENTIMENT), await choiceOf(service, JSON_PROMPT)];
     expect(label.text).toBe(' ```\npositive\n```');
     expect(object.text).toBe(` \`\`\`json\n${OBJECT}\n\`\`\``);
-    expect([labels.read(said(label.text)).fault, json.read(said(object.text)).fault]).toEqual([null, null]);
+    expect([labels.read(said(label.text)).problem, json.read(said(object.text)).problem]).toEqual([
+      null,
+      null,
+    ]);
   });
 
   it('chatty: stands in a sentence, and can be read', async () => {
@@ -78,7 +81,10 @@ describe('an answer that nobody asked for', () => {
     expect(object.text).toBe(
       ` Sure! Here is the JSON:\n\n${OBJECT}\n\nLet me know if you need anything else.`,
     );
-    expect([labels.read(said(label.text)).fault, json.read(said(object.text)).fault]).toEqual([null, null]);
+    expect([labels.read(said(label.text)).problem, json.read(said(object.text)).problem]).toEqual([
+      null,
+      null,
+    ]);
     // Talk takes up the room of the answer.
     const short = await choiceOf(service, SENTIMENT, { max_tokens: 5 });
     expect(short).toMatchObject({ text: ' Sure! The sentiment is', finish_reason: 'length' });
@@ -88,7 +94,7 @@ describe('an answer that nobody asked for', () => {
     const service = await answering('broken');
     const { text, finish_reason } = await choiceOf(service, JSON_PROMPT);
     expect([text, finish_reason]).toEqual([` ${OBJECT.replace('}', ',}')}`, 'stop']);
-    expect(json.read(said(text)).fault?.code).toBe('answer_not_json');
+    expect(json.read(said(text)).problem?.code).toBe('answer_not_json');
     expect((await choiceOf(service, SENTIMENT)).text).toBe(' positive');
   });
 
@@ -99,7 +105,7 @@ describe('an answer that nobody asked for', () => {
     expect(` ${OBJECT}`.startsWith(text)).toBe(true);
     expect(finish_reason).toBe('length');
     expect(usage.completion_tokens).toBe(Math.floor(count(` ${OBJECT}`) / 2));
-    expect(json.read(said(text)).fault?.code).toBe('answer_not_json');
+    expect(json.read(said(text)).problem?.code).toBe('answer_not_json');
     expect(await choiceOf(service, SENTIMENT)).toMatchObject({ text: '', finish_reason: 'length' });
   });
 });

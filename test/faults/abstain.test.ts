@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { Halt } from '../../src/halt.js';
-import type { Outcome } from '../../src/model.js';
+import { Halt } from '../../src/core/halt.js';
+import type { Outcome } from '../../src/core/model.js';
 import { takeOutput } from '../../src/resume/output-target.js';
 import { abstainStep } from '../../src/run/abstain.js';
 import { completed } from '../output/records.js';
@@ -133,8 +133,8 @@ describe('an output of which labels are left out', () => {
   );
 
   it('fault 60: gets no name from a process that has lost its lock to another', async () => {
-    const world = { say: () => {}, halt: new Halt() };
-    const place = await takeOutput(settings(), new Date(), world);
+    const context = { say: () => {}, halt: new Halt() };
+    const place = await takeOutput(settings(), new Date(), context);
     if (place === null) throw new Error('the output is a file');
     const { committer } = await openCommitter(settings(), rows, COUNT, place);
     await commitTo(committer, rows, COUNT);

@@ -12,8 +12,8 @@ import {
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { StopError } from '../../src/errors.js';
-import { MarkTaker } from '../../src/source/open.js';
+import type { StopError } from '../../src/core/errors.js';
+import { BlockDigester } from '../../src/source/open.js';
 import { rows, survey } from '../../src/source/source.js';
 import { input } from '../source/inputs.js';
 
@@ -143,12 +143,12 @@ test('fault 61: a file that is cut, or gone, stops the run', async () => {
 
 test('fault 61: the marks of a file of any size take a mebibyte, and its SHA-256 is that of its bytes', () => {
   for (const size of [0, 1, 65_536, 65_537, 2 ** 32, 2 ** 32 + 1, 2 ** 40]) {
-    const { marks } = new MarkTaker(size);
+    const { marks } = new BlockDigester(size);
     expect(marks.digests.length).toBeLessThanOrEqual(2 ** 20);
     expect(marks.digests.length).toBe(Math.ceil(size / marks.blockBytes) * 16);
   }
   const bytes = randomBytes(100_000);
-  const taker = new MarkTaker(bytes.length);
+  const taker = new BlockDigester(bytes.length);
   taker.add(bytes.subarray(0, taker.blockBytes));
   taker.add(bytes.subarray(taker.blockBytes));
   expect(taker.sha256()).toBe(createHash('sha256').update(bytes).digest('hex'));

@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { Halt } from '../../src/halt.js';
-import { serve } from '../../src/schedule/serve.js';
-import { readJobStates, serveFolder } from '../../src/schedule/serve-state.js';
+import { Halt } from '../../src/core/halt.js';
+import { serve } from '../../src/ops/schedule/serve.js';
+import { readJobStates, serveFolder } from '../../src/ops/schedule/serve-state.js';
 import { Workplace } from '../support/promptmill.js';
 import { ShiftedClock } from '../support/shifted-clock.js';
 import { describeEachStore, type StoreUnderTest } from '../support/stores.js';
@@ -73,7 +73,7 @@ class Night {
   }
 
   async end(): Promise<void> {
-    this.#halt.pull({ kind: 'signal', signal: 'SIGTERM' });
+    this.#halt.request({ kind: 'signal', signal: 'SIGTERM' });
     await this.#serving;
     this.clock.restore();
     this.work.remove();

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import type { Outcome } from '../../src/model.js';
+import type { Outcome } from '../../src/core/model.js';
 import { review } from '../../src/output/review.js';
 import { abstainStep } from '../../src/run/abstain.js';
 import { completed } from '../output/records.js';

@@ -4,16 +4,16 @@ import { describe, expect, it, vi } from 'vitest';
 import { readSummary } from '../../src/account/read-summary.js';
 import type { StoredSummary } from '../../src/account/summary.js';
 import { emptyTally, fold } from '../../src/account/tally.js';
-import type { Outcome } from '../../src/model.js';
+import { summaryWith } from '../../src/amend/amended-summary.js';
+import { chooseRows } from '../../src/amend/chosen-rows.js';
+import { initialTally } from '../../src/amend/new-tally.js';
+import { readSelection } from '../../src/amend/selection.js';
+import { NO_CALLS } from '../../src/core/counters.js';
+import type { Outcome } from '../../src/core/model.js';
 import { outputBytes } from '../../src/output/output-bytes.js';
-import { sha256Of } from '../../src/output/own-file.js';
+import { sha256Of } from '../../src/output/plain-file.js';
 import { merged } from '../../src/output/rewrite.js';
 import { findTarget } from '../../src/resume/output-target.js';
-import { chooseRows } from '../../src/retry/chosen-rows.js';
-import { summaryWith } from '../../src/retry/mended-summary.js';
-import { tallyToGoOn } from '../../src/retry/new-tally.js';
-import { readSelection } from '../../src/retry/selection.js';
-import { NO_CALLS } from '../../src/store/counters.js';
 import { completed, failed } from '../output/records.js';
 import { commitTo, openCommitter, type Rows, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
 import { CrashFolder, crashWithin } from '../support/crashing-disk.js';
@@ -50,7 +50,7 @@ describe('a retry that dies at any point of its work on the disk', () => {
     const { format } = rows;
     const chosen = found.renamed ? null : await chooseRows(settings, readSelection({}), format, ALIVE);
     const rest = { settings, before, format, scored: true, answer: settings.answer };
-    const tally = chosen && (await tallyToGoOn({ ...rest, chosen }));
+    const tally = chosen && (await initialTally({ ...rest, chosen }));
     const begun = tally && {
       replaces: await sha256Of(output),
       retry: { asked: '--status failed', before, rest: tally, tally },

@@ -3,12 +3,12 @@ import { dirname } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import type { Settings } from '../../src/config/settings.js';
-import type { CalledOutcome, Row } from '../../src/model.js';
+import type { CalledOutcome, Row } from '../../src/core/model.js';
 import { rowRequest } from '../../src/prompt/row-request.js';
 import { Committer } from '../../src/resume/committer.js';
 import { findTarget } from '../../src/resume/output-target.js';
 import { beginManifest } from '../../src/resume/resume.js';
-import { type KnownRow, Reuse } from '../../src/reuse/reuse.js';
+import { type KnownRow, Reuse } from '../../src/resume/reuse.js';
 import { planRows } from '../../src/run/plan.js';
 import { csv } from '../../src/source/csv.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
@@ -78,7 +78,7 @@ describe('a run that reuses outcomes and dies at any point of its work on the di
       const looked = rows.slice(manifest.rows).map((row) => {
         const request = rowRequest(row, plan.requests);
         if (request.kind !== 'send') throw new Error('every row has a prompt');
-        return { row, ...reuse.look(row, request.prompt, request.parameters) };
+        return { row, ...reuse.match(row, request.prompt, request.parameters) };
       });
       while (looked.length > 0) {
         const commit = looked.splice(0, rowsInCommit);

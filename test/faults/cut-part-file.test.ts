@@ -2,10 +2,10 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileS
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { Outcome } from '../../src/model.js';
+import { NO_CALLS } from '../../src/core/counters.js';
+import type { Outcome } from '../../src/core/model.js';
 import { RESULTS } from '../../src/output/result-columns.js';
 import { findTarget } from '../../src/resume/output-target.js';
-import { NO_CALLS } from '../../src/store/counters.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
 import { commitTo, openCommitter, type Rows, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
 

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import './figures.js';
 import { type Chunk, type ChunkData, encodeChunk } from '../../src/queue/chunk.js';
 import { queueName } from '../../src/queue/names.js';
-import { runBeat } from '../fleet/samples.js';
+import { runBeat } from '../ops/samples.js';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { describeEachStore } from '../support/stores.js';

@@ -9,13 +9,13 @@ import { readEnvironment } from '../../src/config/environment.js';
 import { readJobFile } from '../../src/config/job-file.js';
 import { settle } from '../../src/config/settings.js';
 import { answer } from '../../src/emulator/answers/answer.js';
-import { readingOf } from '../../src/emulator/answers/reading.js';
+import { readPrompt } from '../../src/emulator/answers/reading.js';
 import { csv } from '../../src/output/csv.js';
 import { recordFormat } from '../../src/output/format.js';
-import { inert, uninert } from '../../src/output/formula.js';
+import { escapeFormula, unescapeFormula } from '../../src/output/formula.js';
 import { jsonl } from '../../src/output/jsonl.js';
 import { contextCheck, loadTokenizer } from '../../src/prompt/tokens.js';
-import { plain } from '../../src/render/terminal-text.js';
+import { escapeControls } from '../../src/render/terminal-text.js';
 import { keyCleaner } from '../../src/service/key-cleaner.js';
 import { completions } from '../../src/service/operation.js';
 import { verdicts } from '../../src/service/verdict.js';
@@ -118,8 +118,8 @@ const response = (status: number, body: string) =>
 
 /** Everything that a row, an answer or an error meets. */
 const READERS: Readonly<Record<string, (text: string) => unknown>> = {
-  'the guard of formulas': (text) => inert(text),
-  'the guard, undone': (text) => uninert(`'${text}`),
+  'the guard of formulas': (text) => escapeFormula(text),
+  'the guard, undone': (text) => unescapeFormula(`'${text}`),
   'a record of CSV': (text) => csvRecords.format(csvRow({ a: text }), completed, null),
   'a record of JSONL': (text) => jsonlRecords.format(csvRow({ a: text }), completed, null),
   'a label answer': (text) => labels.read(said(text)),
@@ -132,8 +132,8 @@ const READERS: Readonly<Record<string, (text: string) => unknown>> = {
   'the body of a refusal': (text) => response(429, text),
   'the search for a key': (text) => clean(text),
   'the check of the context window': (text) => fits(text, 5),
-  'the terminal': (text) => plain(text),
-  'the emulator': (text) => answer(readingOf(text, { kind: 'text' }), () => 0.5, 0),
+  'the terminal': (text) => escapeControls(text),
+  'the emulator': (text) => answer(readPrompt(text, { kind: 'text' }), () => 0.5, 0),
   'the .env file': (text) => {
     writeFileSync(join(scratch, '.env'), text);
     return readEnvironment({}, join(scratch, '.env'));
@@ -179,8 +179,8 @@ describe('texts of half a megabyte, with no process,', () => {
 
   it('fault 69: an answer of 100,000 open brackets ends no stack', () => {
     const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`;
-    expect(json.read(said(`{"tags":${deep}}`)).fault?.code).toBe('answer_not_json');
-    expect(mending.read(said('['.repeat(31_000))).fault?.code).toBe('answer_not_json');
+    expect(json.read(said(`{"tags":${deep}}`)).problem?.code).toBe('answer_not_json');
+    expect(mending.read(said('['.repeat(31_000))).problem?.code).toBe('answer_not_json');
     const [verdict] = response(
       200,
       `{"choices":[{"index":0,"text":"x","finish_reason":"stop"}],"x":${deep}}`,
@@ -190,12 +190,14 @@ describe('texts of half a megabyte, with no process,', () => {
   });
 
   it('fault 69: an answer that holds items twice, or a value too long for its pattern, is not valid', () => {
-    expect(json.read(said('{"tags":[1,2,3]}')).fault).toBeNull();
-    expect(json.read(said('{"tags":[{"a":1,"b":2},{"b":2,"a":1}]}')).fault?.message).toBe(
+    expect(json.read(said('{"tags":[1,2,3]}')).problem).toBeNull();
+    expect(json.read(said('{"tags":[{"a":1,"b":2},{"b":2,"a":1}]}')).problem?.message).toBe(
       'answer.tags must NOT have duplicate items',
     );
-    expect(json.read(said('{"s":"aab"}')).fault).toBeNull();
-    expect(json.read(said(`{"s":"${'a'.repeat(10_001)}b"}`)).fault?.message).toContain('must match pattern');
+    expect(json.read(said('{"s":"aab"}')).problem).toBeNull();
+    expect(json.read(said(`{"s":"${'a'.repeat(10_001)}b"}`)).problem?.message).toContain(
+      'must match pattern',
+    );
   });
 });
 
@@ -215,7 +217,7 @@ describe('20,000 labels', () => {
       // Each is the beginning of the next.
       expect(reader.read(said(`The answer is: ${label.toUpperCase()}.`)).values).toEqual([label]);
     }
-    expect(reader.read(said('label 20000')).fault?.message).toMatch(/^.{1,300} and 19990 more$/);
+    expect(reader.read(said('label 20000')).problem?.message).toMatch(/^.{1,300} and 19990 more$/);
     const few = answerReader({ kind: 'labels', labels: many.slice(0, 20) });
     const text = 'label x '.repeat(20_000);
     const withFew = spent(() => few.read(said(text)));

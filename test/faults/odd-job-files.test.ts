@@ -1,10 +1,10 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, symlinkSync, truncateSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ask, basic } from '../ops/web/dashboard.js';
 import { Workplace } from '../support/promptmill.js';
 import { Serve } from '../support/serve.js';
 import { describeEachStore } from '../support/stores.js';
-import { ask, basic } from '../web/dashboard.js';
 
 const SCHEDULE = { cron: '* * * * * *', timezone: 'UTC' };
 const laughs = (): string => {

@@ -9,13 +9,13 @@ import { QueueViews } from '../../src/queue/queue-views.js';
 import { renderHtml } from '../../src/render/html.js';
 import { runDocument } from '../../src/render/run-document.js';
 import { openStore } from '../../src/store/open.js';
+import { MemoryBeats, runBeat, workerBeat } from '../ops/web/beats.js';
+import { startChromium } from '../ops/web/chromium.js';
+import { clippedTexts, WIDTHS } from '../ops/web/clipped.js';
+import { type Dashboard, LOGIN, startDashboard } from '../ops/web/dashboard.js';
+import { describeInChromium } from '../ops/web/in-chromium.js';
 import { sampleReport } from '../render/sample-reports.js';
 import { haveRedis, startRedis } from '../support/servers.js';
-import { MemoryBeats, runBeat, workerBeat } from '../web/beats.js';
-import { startChromium } from '../web/chromium.js';
-import { clippedTexts, WIDTHS } from '../web/clipped.js';
-import { type Dashboard, LOGIN, startDashboard } from '../web/dashboard.js';
-import { describeInChromium } from '../web/in-chromium.js';
 
 const RUN = '20261121-020000-aaaaaa';
 const ENDED = '20261120-020000-bbbbbb';

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { Schedule } from '../../src/schedule/schedule.js';
+import { Schedule } from '../../src/ops/schedule/schedule.js';
 import { describeEachStore } from '../support/stores.js';
 import { hear } from '../support/ticks.js';
 

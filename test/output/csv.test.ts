@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it, test } from 'vitest';
 import { csv as CSV } from '../../src/output/csv.js';
 import { recordFormat } from '../../src/output/format.js';
-import { inert, uninert } from '../../src/output/formula.js';
+import { escapeFormula, unescapeFormula } from '../../src/output/formula.js';
 import { said } from '../answer/said.js';
 import { completed, csvRow, jsonlRow, TEXT } from './records.js';
 
@@ -85,13 +85,13 @@ describe('fault 54: a cell that a spreadsheet would run', () => {
     ['\n=1+1'],
     ['-1\n=1'],
   ])('%j gets an apostrophe', (cell) => {
-    expect(inert(cell)).toBe(`'${cell}`);
+    expect(escapeFormula(cell)).toBe(`'${cell}`);
   });
 
   test.each([[''], ['a=1'], ['-5'], ['+1e3'], ['-.5'], [' -1.50 '], ['-5.'], ['1-2'], [' text']])(
     '%j stays as it is',
     (cell) => {
-      expect(inert(cell)).toBe(cell);
+      expect(escapeFormula(cell)).toBe(cell);
     },
   );
 
@@ -124,7 +124,7 @@ describe('fault 72: a formula in disguise', () => {
     ['\0-5'],
     ['\u200b\t'],
   ])('%j gets an apostrophe', (cell) => {
-    expect(inert(cell)).toBe(`'${cell}`);
+    expect(escapeFormula(cell)).toBe(`'${cell}`);
   });
 
   test.each([
@@ -138,7 +138,7 @@ describe('fault 72: a formula in disguise', () => {
     ["'text"],
     ["'-5"],
   ])('%j stays as it is', (cell) => {
-    expect(inert(cell)).toBe(cell);
+    expect(escapeFormula(cell)).toBe(cell);
   });
 
   test.each([
@@ -147,15 +147,15 @@ describe('fault 72: a formula in disguise', () => {
     ["''=1", "'''=1"],
     ["'\t", "''\t"],
   ])('%j is told apart from every other cell by one more apostrophe', (cell, written) => {
-    expect(inert(cell)).toBe(written);
-    expect(uninert(written)).toBe(cell);
+    expect(escapeFormula(cell)).toBe(written);
+    expect(unescapeFormula(written)).toBe(cell);
   });
 
   it('is read back as it was, whatever the cell', () => {
     const unit = fc.constantFrom("'", '=', '-', '＝', ' ', '\t', '\0', '\ufeff', '1', '.', 'e', 'a');
     const cell = fc.oneof(fc.string({ unit }), fc.string({ unit: 'binary' }));
     const property = fc.property(cell, (text) => {
-      expect(uninert(inert(text))).toBe(text);
+      expect(unescapeFormula(escapeFormula(text))).toBe(text);
     });
     fc.assert(property, { seed: 72, numRuns: 2_000 });
   });
@@ -195,7 +195,7 @@ describe('fault 8: any input cell', () => {
         for (const [j, out] of record.entries()) {
           const given = rows[i]?.[j] ?? '';
           expect([given, `'${given}`]).toContain(out);
-          expect(uninert(out)).toBe(given);
+          expect(unescapeFormula(out)).toBe(given);
           expect(out).not.toMatch(/^\s*[=@]/);
         }
       }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
-import type { Origin } from '../../src/model.js';
+import type { Origin } from '../../src/core/model.js';
 import { csv } from '../../src/output/csv.js';
 import { recordFormat } from '../../src/output/format.js';
 import { jsonl as JSONL } from '../../src/output/jsonl.js';
@@ -89,7 +89,7 @@ describe('a JSONL record', () => {
   });
 
   it('fault 11: keeps a line that is no object as a string', () => {
-    const row = { ...jsonlRow('{"a": nope', []), fault: { code: 'bad_json', message: 'line 4' } };
+    const row = { ...jsonlRow('{"a": nope', []), problem: { code: 'bad_json', message: 'line 4' } };
     expect(JSON.parse(jsonl(['a']).format(row, failed, null)).input).toBe('{"a": nope');
   });
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { emptyTally, fold } from '../../src/account/tally.js';
 import { recordOptions } from '../../src/config/settings.js';
-import type { Outcome } from '../../src/model.js';
+import type { Outcome } from '../../src/core/model.js';
 import { type OutputRecord, outputAt, readOutput } from '../../src/output/reader.js';
 import { rowsOf, settingsFor } from '../resume/run-files.js';
 import { completed, failed } from './records.js';
@@ -62,7 +62,7 @@ describe('the records of an output', () => {
       expect(records.flatMap((record) => record.lacksForTally(settings.gold))).toEqual([]);
       const again = fold(
         emptyTally(),
-        records.flatMap((record) => record.ended(settings.gold) ?? []),
+        records.flatMap((record) => record.counted(settings.gold) ?? []),
       );
       expect(again).toEqual(fold(emptyTally(), rows.records));
       expect(records.map((record) => record.line)[0]).toBe(format === 'csv' ? 2 : 1);

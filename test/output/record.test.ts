@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
-import { UsageError } from '../../src/errors.js';
-import type { Answer, Outcome } from '../../src/model.js';
+import { UsageError } from '../../src/core/errors.js';
+import type { Answer, Outcome } from '../../src/core/model.js';
 import { hasInput, recordLayout } from '../../src/output/record.js';
 import { type Column, recordFacts } from '../../src/output/result-columns.js';
 import { said } from '../answer/said.js';
@@ -237,7 +237,7 @@ describe('the values of the record', () => {
     const answer = {
       values: [null],
       counted: ['(none)'],
-      fault: { code: 'answer_not_a_label', message: 'x' },
+      problem: { code: 'answer_not_a_label', message: 'x' },
     };
     expect(record(csvRow({}), completed, answer)).toMatchObject({
       status: 'completed',

@@ -1,5 +1,5 @@
 import { answerReader } from '../../src/answer/answer.js';
-import type { Completed, Failed, Filtered, Json, Row } from '../../src/model.js';
+import type { Completed, Failed, Filtered, Json, Row } from '../../src/core/model.js';
 
 /** Rows and outcomes that the tests of the record formats share. */
 

@@ -135,4 +135,4 @@ describe('an output that is written anew', () => {
   });
 });
 
-const NONE = { values: [null], counted: [], fault: null };
+const NONE = { values: [null], counted: [], problem: null };

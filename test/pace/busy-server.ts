@@ -92,9 +92,9 @@ export function callBusyServer(server: BusyServer, random: () => number): Minute
       else start.raise(told.back, now);
       return;
     }
-    const fault = { code: 'timeout', message: 'no whole answer in time' };
+    const problem = { code: 'timeout', message: 'no whole answer in time' };
     const ms = outage.failed(
-      { rows: [`${row}`], fault, connected: true, startedAt, mayBeRequest: false },
+      { rows: [`${row}`], problem, connected: true, startedAt, mayBeRequest: false },
       now,
       0,
     );

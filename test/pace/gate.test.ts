@@ -3,7 +3,7 @@ import { type Entry, Gate } from '../../src/pace/gate.js';
 import { Outage } from '../../src/pace/pauses.js';
 
 const FAILED = {
-  fault: { code: 'server_error', message: 'cannot do that (HTTP 500)' },
+  problem: { code: 'server_error', message: 'cannot do that (HTTP 500)' },
   ...{ connected: true, mayBeRequest: false, startedAt: 0 },
 };
 

@@ -4,7 +4,7 @@ import { type FailedCall, Outage } from '../../src/pace/pauses.js';
 const DOWN = { code: 'connection_reset', message: 'the connection was closed' };
 const call = (row: number, startedAt = 0, more: Partial<FailedCall> = {}): FailedCall => ({
   rows: [`run:${row}`],
-  fault: DOWN,
+  problem: DOWN,
   connected: true,
   mayBeRequest: false,
   startedAt,
@@ -19,7 +19,7 @@ describe('an outage', () => {
     expect(failEach(outage, 9)).toEqual(Array(9).fill(null));
     expect(outage.view).toBeNull();
     expect(outage.failed(call(10), 0, 0)).toBe(1000);
-    expect(outage.view).toEqual({ since: 0, until: 1000, fault: DOWN, connected: true, rows: 10 });
+    expect(outage.view).toEqual({ since: 0, until: 1000, problem: DOWN, connected: true, rows: 10 });
   });
 
   it('is none while a row is answered now and then', () => {
@@ -88,7 +88,7 @@ describe('an outage', () => {
   });
 
   const alike = (row: number, message = 'cannot do that (HTTP 500)'): FailedCall =>
-    call(row, 0, { fault: { code: 'server_error', message }, mayBeRequest: true });
+    call(row, 0, { problem: { code: 'server_error', message }, mayBeRequest: true });
   const failAlike = (outage: Outage) => {
     for (let row = 1; row < 10; row++) expect(outage.failed(alike(row), 0, 0)).toBeNull();
     expect(outage.failed(alike(10), 0, 0)).toBe('doubt');

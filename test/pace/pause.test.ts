@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { backoffMs } from '../../src/backoff.js';
+import { backoffMs } from '../../src/core/backoff.js';
 import { Pause } from '../../src/pace/pauses.js';
 
 describe('a wait for the quota', () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it, test } from 'vitest';
-import { UsageError } from '../../src/errors.js';
-import type { Json, Parameters, Row } from '../../src/model.js';
+import { UsageError } from '../../src/core/errors.js';
+import type { Json, Parameters, Row } from '../../src/core/model.js';
 import { type FixedParameters, requestPlan, rowRequest } from '../../src/prompt/row-request.js';
 import { csv } from '../../src/source/csv.js';
 import type { InputFormat } from '../../src/source/input.js';
@@ -63,8 +63,8 @@ describe('the request of a row', () => {
   });
 
   it('faults 5 and 11: fails with the fault of a bad row, whatever else it lacks', () => {
-    const fault = { code: 'bad_json', message: 'line 1' };
-    expect(rowRequest(row({}, { fault }), plan({ require: ['review'] }))).toEqual(
+    const problem = { code: 'bad_json', message: 'line 1' };
+    expect(rowRequest(row({}, { problem }), plan({ require: ['review'] }))).toEqual(
       failed('bad_json', 'line 1'),
     );
   });

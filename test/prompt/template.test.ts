@@ -1,6 +1,6 @@
 import { describe, expect, it, test } from 'vitest';
-import { UsageError } from '../../src/errors.js';
-import type { Json, Row } from '../../src/model.js';
+import { UsageError } from '../../src/core/errors.js';
+import type { Json, Row } from '../../src/core/model.js';
 import { compileTemplate } from '../../src/prompt/template.js';
 import { csv } from '../../src/source/csv.js';
 import type { InputFormat } from '../../src/source/input.js';

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
-import { type Asks, type Chunk, decodeChunk, encodeChunk } from '../../src/queue/chunk.js';
+import { type Chunk, decodeChunk, encodeChunk, type OnInvalid } from '../../src/queue/chunk.js';
 
-const chunk = (model?: string, asks: Asks | null = null): Chunk => ({
+const chunk = (model?: string, asks: OnInvalid | null = null): Chunk => ({
   run: '20261121-020000-aaaaaa',
   execution: 2,
   first: 21,
@@ -55,7 +55,7 @@ it.each([
 });
 
 it('a queue entry has what is to be done about answers that do not fit', () => {
-  const asks: Asks = {
+  const asks: OnInvalid = {
     answer: { kind: 'labels', labels: ['a', '__proto__'] },
     ...{ again: 2, prompt: '{{ prompt }} again' },
     deployment: 'larger',
@@ -72,7 +72,7 @@ it('fault 58: a queue entry whose answers are to be sent elsewhere is none', () 
     deployment: null,
     url: 'http://elsewhere',
   };
-  const whole = encodeChunk(chunk('m', asks as Asks));
+  const whole = encodeChunk(chunk('m', asks as OnInvalid));
   expect(decodeChunk(whole)).toBe(null);
 });
 

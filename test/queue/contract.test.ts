@@ -9,8 +9,8 @@ import {
   type WorkerOptions,
 } from 'bullmq';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import type { Store } from '../../src/store/store.js';
 import { ENTRY_LIMIT } from '../../src/queue/chunk-queue.js';
+import type { Store } from '../../src/store/store.js';
 import { describeEachStore } from '../support/stores.js';
 
 /** No lock runs out and no entry is due within a test: an hour, in milliseconds. */

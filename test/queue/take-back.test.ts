@@ -69,7 +69,7 @@ describeEachStore('what a lost worker holds', (under) => {
     expect((await other()).id).toBe(id('ours', 51));
     expect((await lost()).id).toBe(id('theirs', 101));
 
-    await queue.takeBack('ours', new Set(['lost', 'never-seen']));
+    await queue.requeueHeldBy('ours', new Set(['lost', 'never-seen']));
     expect(await queue.state(id('ours', 1))).toBe('queued');
     expect(await queue.state(id('ours', 51)), 'of another worker').toBe('active');
     expect(await queue.state(id('theirs', 101)), 'of another run').toBe('active');
@@ -81,7 +81,7 @@ describeEachStore('what a lost worker holds', (under) => {
     await expect(held.moveToCompleted(null, 'lost:token', false)).rejects.toThrow();
     expect(await held.extendLock('lost:token', LOCK_MS)).toBe(0);
     expect(await queue.state(id('ours', 1))).toBe('active');
-    await queue.takeBack('ours', new Set(['lost']));
+    await queue.requeueHeldBy('ours', new Set(['lost']));
     expect(await queue.state(id('ours', 1)), 'it has nothing any more').toBe('active');
   });
 
@@ -92,11 +92,11 @@ describeEachStore('what a lost worker holds', (under) => {
     await lost();
     // It has looked at the first entry, and moves neither.
     const move = vi.spyOn(Job.prototype, 'moveToWait').mockRejectedValue(new Error('killed'));
-    await expect(queue.takeBack('dying', new Set(['lost']))).rejects.toThrow('killed');
+    await expect(queue.requeueHeldBy('dying', new Set(['lost']))).rejects.toThrow('killed');
     move.mockRestore();
     expect(await queue.state(id('dying', 1))).toBe('active');
     const next = new ChunkQueue(store, QUEUE, 3, pino({ level: 'silent' }));
-    await next.takeBack('dying', new Set(['lost']));
+    await next.requeueHeldBy('dying', new Set(['lost']));
     expect([await next.state(id('dying', 1)), await next.state(id('dying', 51))]).toEqual([
       'queued',
       'queued',
@@ -119,7 +119,7 @@ describeEachStore('what a lost worker holds', (under) => {
       expect((await other()).id).toBe(id('raced', 1));
       return moveToWait.call(this, token);
     });
-    await queue.takeBack('raced', new Set(['lost']));
+    await queue.requeueHeldBy('raced', new Set(['lost']));
     move.mockRestore();
     // The other finds at its next renewal that the entry is not its own: it finishes its calls and leaves the rest.
     expect(await queue.state(id('raced', 1))).toBe('queued');
@@ -129,7 +129,7 @@ describeEachStore('what a lost worker holds', (under) => {
   it('can be withdrawn at once', async () => {
     await queue.add([chunk('halted', 1)]);
     await worker('lost')();
-    await queue.takeBack('halted', new Set(['lost']));
+    await queue.requeueHeldBy('halted', new Set(['lost']));
     await queue.withdraw('halted');
     expect(await queue.state(id('halted', 1))).toBe('missing');
   });
@@ -139,10 +139,10 @@ describeEachStore('what a lost worker holds', (under) => {
     for (const name of ['first', 'second', 'third', 'fourth']) {
       expect(await queue.state(id('poisonous', 1)), `before the ${name}`).toBe('queued');
       await worker(name)();
-      await queue.takeBack('poisonous', new Set([name]));
+      await queue.requeueHeldBy('poisonous', new Set([name]));
     }
     expect(await queue.state(id('poisonous', 1))).toBe('failed');
-    // The rescue takes it apart then, as one that BullMQ has counted.
+    // The run takes it apart then, as one that BullMQ has counted.
     await queue.remove(id('poisonous', 1));
     expect(await queue.state(id('poisonous', 1))).toBe('missing');
   });

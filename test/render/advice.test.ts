@@ -4,12 +4,12 @@ import { expect, it } from 'vitest';
 import { adviceOn } from '../../src/render/advice.js';
 
 const src = join(import.meta.dirname, '../../src');
-/** The rooms and files that say how a row ended. */
+/** The folders and files that say how a row ended. */
 const SAYING = [
   ...['answer', 'service', 'worker', 'prompt']
-    .flatMap((room) => readdirSync(join(src, room)).map((file) => `${room}/${file}`))
+    .flatMap((folder) => readdirSync(join(src, folder)).map((file) => `${folder}/${file}`))
     .filter((file) => file !== 'service/quirks.ts'),
-  ...['source/csv.ts', 'source/jsonl.ts', 'output/result-columns.ts', 'run/rescue.ts', 'store/ledger.ts'],
+  ...['source/csv.ts', 'source/jsonl.ts', 'output/result-columns.ts', 'run/requeuer.ts', 'store/ledger.ts'],
 ];
 /** How a fault is written there: in an object, as an argument of what makes one, in a table, as a constant. */
 const WRITTEN = /(?:\bcode: |unusable\(\s*|invalid\(\s*|OUTCOME_UNKNOWN = )'([a-z_0-9]+)'/g;

@@ -7,8 +7,8 @@ import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { renderHtml } from '../../src/render/html.js';
 import { runDocument } from '../../src/render/run-document.js';
-import { startChromium } from '../web/chromium.js';
-import { describeInChromium } from '../web/in-chromium.js';
+import { startChromium } from '../ops/web/chromium.js';
+import { describeInChromium } from '../ops/web/in-chromium.js';
 import { MARKUP, SAMPLE_NAMES, type SampleName, sampleReport } from './sample-reports.js';
 
 /** A busy machine takes its time; only what hangs is to fail. */

@@ -2,7 +2,7 @@ import type { StoredSummary } from '../../src/account/summary.js';
 import { emptyTally } from '../../src/account/tally.js';
 import { advanced, beginTimeline, type Timeline } from '../../src/account/timeline.js';
 import { type RunReport, runReport } from '../../src/render/run-report.js';
-import { runBeat } from '../web/beats.js';
+import { runBeat } from '../ops/web/beats.js';
 
 /** Whatever is put into a page as markup would run this, or reach for something. */
 export const MARKUP = [

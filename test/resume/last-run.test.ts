@@ -4,9 +4,9 @@ import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type StoredSummary, type SummaryParts, summarise } from '../../src/account/summary.js';
 import { emptyTally } from '../../src/account/tally.js';
-import { lastRunOf, lastRunTold } from '../../src/resume/last-run.js';
+import { NO_CALLS } from '../../src/core/counters.js';
+import { lastRunOf, recordedLastRun } from '../../src/resume/last-run.js';
 import { outputFiles } from '../../src/resume/output-files.js';
-import { NO_CALLS } from '../../src/store/counters.js';
 import { DETAILS } from '../account/summary-parts.js';
 import { settingsFor } from './run-files.js';
 
@@ -93,8 +93,8 @@ describe('the last run of a job', () => {
     const told = summarise({ ...partsOf('r3', 'nightly', path), lastRun: last });
     writeFileSync(summary, JSON.stringify(told));
     expect(lastRunOf(settingsFor(path), 'r3')).toBeNull();
-    expect(lastRunTold(summary, 'r3')).toMatchObject({ run: 'r2' });
-    expect(lastRunTold(summary, 'r4')).toBeUndefined();
+    expect(recordedLastRun(summary, 'r3')).toMatchObject({ run: 'r2' });
+    expect(recordedLastRun(summary, 'r4')).toBeUndefined();
   });
 
   it('is not one over the first rows, also where its manifest is replaced', () => {

@@ -17,8 +17,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { RunFlags } from '../../src/config/settings.js';
-import { makeFolder, prepareStateDir } from '../../src/folder.js';
-import { Halt } from '../../src/halt.js';
+import { makeFolder, prepareStateDir } from '../../src/core/folder.js';
+import { Halt } from '../../src/core/halt.js';
 import type { Committer } from '../../src/resume/committer.js';
 import { findTarget, takeOutput } from '../../src/resume/output-target.js';
 import { completed } from '../output/records.js';
@@ -328,15 +328,15 @@ describe('the place of an output', () => {
     it.each(['out.jsonl', 'out.csv.gz'])(
       'the second, %s, is refused while the first is at work',
       async (name) => {
-        const world = { say: () => {}, halt: new Halt() };
-        const first = await takeOutput(settings(), NOW, world);
-        const second = takeOutput(settings({}, name), NOW, world);
+        const context = { say: () => {}, halt: new Halt() };
+        const first = await takeOutput(settings(), NOW, context);
+        const second = takeOutput(settings({}, name), NOW, context);
         await expect(second).rejects.toMatchObject({
           code: 'locked',
           hint: expect.stringContaining('--output'),
         });
         first?.lock?.release();
-        (await takeOutput(settings({}, name), NOW, world))?.lock?.release();
+        (await takeOutput(settings({}, name), NOW, context))?.lock?.release();
       },
     );
   });
@@ -364,8 +364,8 @@ describe('the place of an output', () => {
     it('is in a folder that nobody can make', async ({ skip }) => {
       if (!existsSync('/proc/self')) skip('this system has no /proc, in which nobody can make a folder');
       expect(() => makeFolder('/proc/x/y')).toThrow('ENOENT');
-      const world = { say: () => {}, halt: new Halt() };
-      await expect(takeOutput(settingsFor('/proc/x/out.csv'), NOW, world)).rejects.toMatchObject({
+      const context = { say: () => {}, halt: new Halt() };
+      await expect(takeOutput(settingsFor('/proc/x/out.csv'), NOW, context)).rejects.toMatchObject({
         exit: 2,
         code: 'output_not_writable',
       });
@@ -398,29 +398,29 @@ describe('the place of an output', () => {
   });
 
   describe('fault 60: the lock of an output', () => {
-    const world = { say: () => {}, halt: new Halt() };
+    const context = { say: () => {}, halt: new Halt() };
 
     it.each([
       ['out.csv', '.out.lock'],
       ['{{date}}/out.csv', '.{{date}}%2Fout.lock'],
       ['out-{{ date }}.csv', '.out-{{date}}.lock'],
     ])('of %s stands beside it as %s while it is held', async (name, lockName) => {
-      const place = await takeOutput(settings({}, name), NOW, world);
+      const place = await takeOutput(settings({}, name), NOW, context);
       expect(existsSync(path(lockName))).toBe(true);
-      await expect(takeOutput(settings({}, name), NOW, world)).rejects.toMatchObject({ code: 'locked' });
+      await expect(takeOutput(settings({}, name), NOW, context)).rejects.toMatchObject({ code: 'locked' });
       place?.lock?.release();
       expect(existsSync(path(lockName))).toBe(false);
     });
 
     it('is also that of the file that a date comes to', async () => {
-      const place = await takeOutput(settings({}, 'out-{{date}}.csv'), NOW, world);
-      const same = takeOutput(settings({}, 'out-2026-11-21.csv'), NOW, world);
+      const place = await takeOutput(settings({}, 'out-{{date}}.csv'), NOW, context);
+      const same = takeOutput(settings({}, 'out-2026-11-21.csv'), NOW, context);
       await expect(same).rejects.toMatchObject({ code: 'locked' });
       place?.lock?.release();
     });
 
     it('once lost, ends the run before it writes anything', async () => {
-      const place = await takeOutput(settings(), NOW, world);
+      const place = await takeOutput(settings(), NOW, context);
       if (place === null) throw new Error('the output is a file');
       const { committer } = await openCommitter(settings(), rows, 3, place);
       await commitTo(committer, rows, 1);

@@ -2,8 +2,9 @@ import { type StoredSummary, summarise } from '../../src/account/summary.js';
 import { readEnvironment } from '../../src/config/environment.js';
 import { jobSchema } from '../../src/config/job-schema.js';
 import { type RunFlags, type Settings, settle } from '../../src/config/settings.js';
-import { Halt } from '../../src/halt.js';
-import type { Outcome } from '../../src/model.js';
+import type { CallCounts } from '../../src/core/counters.js';
+import { Halt } from '../../src/core/halt.js';
+import type { Outcome } from '../../src/core/model.js';
 import type { RecordFormat } from '../../src/output/record.js';
 import { Committer, type RowRecord } from '../../src/resume/committer.js';
 import type { Manifest } from '../../src/resume/manifest.js';
@@ -12,7 +13,6 @@ import { beginManifest } from '../../src/resume/resume.js';
 import { type Plan, planRows } from '../../src/run/plan.js';
 import type { Finishing } from '../../src/run/step.js';
 import { csv } from '../../src/source/csv.js';
-import type { CallCounts } from '../../src/store/counters.js';
 import { DETAILS } from '../account/summary-parts.js';
 
 /** A run's files without a run: its rows have made-up outcomes and are committed as the collector does it. */

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import type { Judged, Require } from '../../src/account/require.js';
+import type { AnswerCounts, Require } from '../../src/account/require.js';
 import { Canary } from '../../src/run/canary.js';
 
 /** So many rows that are usable, failed, and completed with an invalid answer. */
-function written(usable: number, failed = 0, invalid = 0): Judged {
+function written(usable: number, failed = 0, invalid = 0): AnswerCounts {
   const completed = usable + invalid;
   const rows = { total: completed + failed, completed, filtered: 0, failed, skipped: 0 };
   return invalid === 0 ? { rows } : { rows, invalid: { answer_invalid: invalid } };
@@ -11,7 +11,7 @@ function written(usable: number, failed = 0, invalid = 0): Judged {
 const NOTHING = written(0);
 
 /** What a canary of 20 rows says after these rows: `passed`, or its message. */
-async function verdict(rows: Judged, require: Require | null, before = NOTHING): Promise<string> {
+async function verdict(rows: AnswerCounts, require: Require | null, before = NOTHING): Promise<string> {
   const canary = new Canary(20, require, before, undefined);
   canary.looked(rows);
   return canary.passed.then(
@@ -52,7 +52,7 @@ describe('the rows that go ahead', () => {
 });
 
 describe('the last row that goes ahead', () => {
-  const lastOf = (rows: Judged, before?: number, require: Require | null = { valid: 0.5 }): number =>
+  const lastOf = (rows: AnswerCounts, before?: number, require: Require | null = { valid: 0.5 }): number =>
     new Canary(20, require, rows, before).last;
 
   it('is the first so many of a new run, and none without a limit', () => {

@@ -6,8 +6,8 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { driftMiss } from '../../src/account/drift.js';
 import { runScheduled } from '../../src/commands/serve.js';
 import type { RunFlags } from '../../src/config/settings.js';
-import { Halt } from '../../src/halt.js';
-import type { Outcome } from '../../src/model.js';
+import { Halt } from '../../src/core/halt.js';
+import type { Outcome } from '../../src/core/model.js';
 import type { Committer } from '../../src/resume/committer.js';
 import { driftStep } from '../../src/run/drift.js';
 import { planRows } from '../../src/run/plan.js';
@@ -147,11 +147,11 @@ describe('the drift of a run', () => {
   const DRIFT = { answer: { labels: ['yes', 'no'] }, drift: { alarm: 0.1 } };
   const settings = (job: object = {}, flags: RunFlags = {}) =>
     settingsFor(join(folder, 'out.csv'), { ...DRIFT, ...job }, { overwrite: true, ...flags });
-  const world = { say: (line: string) => void said.push(line), halt: new Halt() };
+  const context = { say: (line: string) => void said.push(line), halt: new Halt() };
   const INPUT = { sha256: 'same', rows: 3 };
 
   /** A run that has all of its rows, and its drift. */
-  async function whole(answers: readonly string[], of = settings(), here = world) {
+  async function whole(answers: readonly string[], of = settings(), here = context) {
     const completed = answers.map((text) => ({ note: 'x', outcome: outcomeOf(text) }));
     const rows = await rowsOf(of, completed);
     const { committer, target } = await openCommitter(of, rows);
@@ -176,7 +176,7 @@ describe('the drift of a run', () => {
     writeFileSync(join(folder, 'out.summary.json'), JSON.stringify(summaryOf(committer, 'out.csv')));
     await committer.close();
     const next = (await openCommitter(settings(), rows)).committer;
-    await driftStep.run(finishingOf(next, settings(), rows.format, INPUT, world));
+    await driftStep.run(finishingOf(next, settings(), rows.format, INPUT, context));
     expect(next.manifest.steps.drift).toMatchObject(found);
     expect(said).toHaveLength(1);
     await next.close();
@@ -192,7 +192,9 @@ describe('the drift of a run', () => {
     expect(said.at(-1)).toMatch(/^warning: no drift: .*out.csv, row 1, is not as a run wrote it/);
     await committer.close();
     writeFileSync(path, text);
-    await driftStep.run(finishingOf(committer, settings(), rows.format, { sha256: 'other', rows: 3 }, world));
+    await driftStep.run(
+      finishingOf(committer, settings(), rows.format, { sha256: 'other', rows: 3 }, context),
+    );
     expect(said.at(-1)).toMatch(
       /^warning: no drift: .*out.csv is of another input, and the job has no input.id/,
     );
@@ -208,7 +210,7 @@ describe('the drift of a run', () => {
     expect(said.at(-1)).toMatch(/^warning: no drift: .*out.jsonl, row 3, is not as a run wrote it/);
     rmSync(path);
     mkdirSync(path);
-    await driftStep.run(finishingOf(committer, of, rows.format, INPUT, world));
+    await driftStep.run(finishingOf(committer, of, rows.format, INPUT, context));
     expect(said.at(-1)).toMatch(/^warning: no drift: cannot read .*out.jsonl: EISDIR/);
     expect(committer.manifest.steps).not.toHaveProperty('drift');
     await committer.close();
@@ -217,10 +219,10 @@ describe('the drift of a run', () => {
   it('is left to the next execution where the run is halted meanwhile', async () => {
     await finish(['yes', 'no', 'yes']);
     const halt = new Halt();
-    halt.pull({ kind: 'signal', signal: 'SIGINT' });
-    const { committer, rows } = await whole(['yes', 'yes', 'yes'], settings(), { ...world, halt });
+    halt.request({ kind: 'signal', signal: 'SIGINT' });
+    const { committer, rows } = await whole(['yes', 'yes', 'yes'], settings(), { ...context, halt });
     expect(committer.manifest.steps).not.toHaveProperty('drift');
-    await driftStep.run(finishingOf(committer, settings(), rows.format, INPUT, world));
+    await driftStep.run(finishingOf(committer, settings(), rows.format, INPUT, context));
     expect(committer.manifest.steps.drift).toMatchObject({ rows: 3, changed: 1 });
     await committer.close();
   });

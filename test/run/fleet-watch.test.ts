@@ -1,8 +1,8 @@
 import { pino } from 'pino';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { watchFleet } from '../../src/run/fleet-watch.js';
-import { workerBeat } from '../fleet/samples.js';
-import { MemoryBeats } from '../web/beats.js';
+import { workerBeat } from '../ops/samples.js';
+import { MemoryBeats } from '../ops/web/beats.js';
 
 const QUEUE = 'promptmill-lm-35-1234';
 

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import type { Judged } from '../../src/account/require.js';
+import type { AnswerCounts } from '../../src/account/require.js';
 import { reachedLimit } from '../../src/run/limits.js';
 import { scriptedPlace } from '../support/scripted-place.js';
 import { oneStore } from '../support/stores.js';
 import { withResolvers } from '../support/with-resolvers.js';
 
-const rows = (total: number, failed: number, invalid = 0): Judged => ({
+const rows = (total: number, failed: number, invalid = 0): AnswerCounts => ({
   rows: { total, failed, completed: total - failed, filtered: 0, skipped: 0 },
   ...(invalid > 0 && { invalid: { answer_not_a_label: invalid } }),
 });
@@ -35,7 +35,7 @@ describe('a limit', () => {
   });
 
   it('of rows that abstain is one of its own, and they are no failures', () => {
-    const written: Judged = { ...rows(100, 2, 3), abstained: 40 };
+    const written: AnswerCounts = { ...rows(100, 2, 3), abstained: 40 };
     const reached = (failures?: number, abstained?: number) =>
       reachedLimit({ ...none, stopAfterFailures: { failures, abstained } }, written, 0);
     expect(reached(6)).toBeNull();

@@ -2,7 +2,7 @@ import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { runScheduled } from '../../src/commands/serve.js';
-import { Halt } from '../../src/halt.js';
+import { Halt } from '../../src/core/halt.js';
 import { scriptedPlace } from '../support/scripted-place.js';
 import { completionBody } from '../support/scripted-service.js';
 

@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { summarise } from '../../src/account/summary.js';
 import { emptyTally } from '../../src/account/tally.js';
 import { jobSchema } from '../../src/config/job-schema.js';
-import type { HaltReason } from '../../src/halt.js';
+import type { HaltReason } from '../../src/core/halt.js';
 import { onFinish, readyHooks } from '../../src/run/on-finish.js';
 import { DETAILS } from '../account/summary-parts.js';
 import { Workplace } from '../support/promptmill.js';
@@ -167,7 +167,7 @@ describe('on_finish', () => {
     const command = [process.execPath, '-e', NOTE, join(folder, 'note.json')];
     await finish({ command }, {}, { kind: 'signal', signal: 'SIGTERM' });
     expect(existsSync(join(folder, 'note.json'))).toBe(false);
-    await finish({ command }, {}, { kind: 'stop', fault: { code: 'c', message: 'm' } });
+    await finish({ command }, {}, { kind: 'stop', problem: { code: 'c', message: 'm' } });
     expect(note()).toMatchObject({
       env: { PROMPTMILL_STATUS: 'stopped', PROMPTMILL_EXIT_CODE: '3', PROMPTMILL_SUMMARY: '' },
     });

@@ -2,11 +2,11 @@ import { mkdirSync, readdirSync, rmdirSync, rmSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { RunFlags } from '../../src/config/settings.js';
-import { UsageError } from '../../src/errors.js';
-import type { CalledOutcome, Json, Row } from '../../src/model.js';
+import { UsageError } from '../../src/core/errors.js';
+import type { CalledOutcome, Json, Row } from '../../src/core/model.js';
 import { assertSame, fingerprint } from '../../src/resume/fingerprint.js';
-import { dropOutcomes } from '../../src/reuse/outcome.js';
-import { type KnownRow, Reuse } from '../../src/reuse/reuse.js';
+import { dropOutcomes } from '../../src/resume/outcome-file.js';
+import { type KnownRow, Reuse } from '../../src/resume/reuse.js';
 import { csv } from '../../src/source/csv.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
 import { settingsFor } from '../resume/run-files.js';
@@ -86,7 +86,7 @@ describe('what a run takes over', () => {
         ['note', note],
       ]);
       const row: Row = { number: i + 1, line: i + 2, fields, bytes: 10 };
-      return i < committed ? [] : [{ row, note, ...reuse.look(row, note, null) }];
+      return i < committed ? [] : [{ row, note, ...reuse.match(row, note, null) }];
     });
     const ends: string[] = [];
     for (const { row, note, source, keys } of looked.filter((each) => each.row.number <= last)) {

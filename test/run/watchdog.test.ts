@@ -6,7 +6,7 @@ const HOUR = 3_600_000;
 const OUTAGE: OutageView = {
   since: 1_000,
   until: 61_000,
-  fault: { code: 'server_error', message: 'HTTP 503' },
+  problem: { code: 'server_error', message: 'HTTP 503' },
   connected: true,
   rows: 10,
 };

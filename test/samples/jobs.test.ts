@@ -3,11 +3,11 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
 import { readJobFile } from '../../src/config/job-file.js';
+import type { Row } from '../../src/core/model.js';
+import { randomFrom } from '../../src/core/random.js';
 import { answer } from '../../src/emulator/answers/answer.js';
-import { readingOf } from '../../src/emulator/answers/reading.js';
-import type { Row } from '../../src/model.js';
+import { readPrompt } from '../../src/emulator/answers/reading.js';
 import { compileTemplate } from '../../src/prompt/template.js';
-import { randomFrom } from '../../src/random.js';
 import { rows, survey } from '../../src/source/source.js';
 import { said } from '../answer/said.js';
 
@@ -89,7 +89,7 @@ describe('a rehearsal looks like a run', () => {
     const reader = answerReader(spec);
     return (await prompts(path)).flatMap(({ row: { fields }, prompt }) => {
       if (String(fields.get(text)).trim() === '') return [];
-      const given = reader.read(said(answer(readingOf(prompt, spec), randomFrom(1, prompt), 0)));
+      const given = reader.read(said(answer(readPrompt(prompt, spec), randomFrom(1, prompt), 0)));
       return [{ fields, given, values: new Map(reader.columns.map((name, at) => [name, given.values[at]])) }];
     });
   }
@@ -113,7 +113,9 @@ describe('a rehearsal looks like a run', () => {
 
   it('of the extraction job: valid JSON, with what the messages say in so many characters', async () => {
     const results = await rehearse('extraction', 'message');
-    expect(new Set(results.map(({ given }) => given.fault?.message ?? 'valid'))).toEqual(new Set(['valid']));
+    expect(new Set(results.map(({ given }) => given.problem?.message ?? 'valid'))).toEqual(
+      new Set(['valid']),
+    );
     const withOrder = results.filter(({ fields }) => /\bW-\d{6}\b/.test(String(fields.get('message'))));
     expect(
       share(withOrder, ({ fields, values }) =>

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { UsageError } from '../../src/errors.js';
-import type { Parameters } from '../../src/model.js';
+import { UsageError } from '../../src/core/errors.js';
+import type { Parameters } from '../../src/core/model.js';
 import { deploymentProblem, modelOf } from '../../src/service/catalogue.js';
 import { callUrl, requestBody, type ServiceAddress } from '../../src/service/endpoint.js';
 import type { EndpointSpec } from '../../src/service/endpoint-spec.js';

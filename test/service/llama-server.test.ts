@@ -33,7 +33,7 @@ const answered = (completion: object = {}) => ({
 const failed = (code: string) => ({ kind: 'final', outcome: { status: 'failed', error: { code } } });
 const stop = (code: string, hint = '') => ({
   kind: 'stop',
-  fault: { code },
+  problem: { code },
   hint: expect.stringContaining(hint),
 });
 
@@ -58,8 +58,8 @@ describe("llama.cpp's own server, asked with", () => {
     ['n above its slots', NEW, { n: 5 }, stop('not_supported', 'answer.votes')],
     ['logprobs', OLD, { logprobs: 1 }, answered({ logprobs: { content: [{ logprob: -0.5 }] } })],
     ['logprobs', NEW, { logprobs: 1 }, answered({ logprobs: { content: [{ logprob: -0.5 }] } })],
-    ['half a pair', OLD, { prompt: 'odd \ud800' }, { kind: 'retry', fault: { code: 'server_error' } }],
-    ['half a pair', NEW, { prompt: 'odd \ud800' }, { kind: 'retry', fault: { code: 'server_error' } }],
+    ['half a pair', OLD, { prompt: 'odd \ud800' }, { kind: 'retry', problem: { code: 'server_error' } }],
+    ['half a pair', NEW, { prompt: 'odd \ud800' }, { kind: 'retry', problem: { code: 'server_error' } }],
     // Of four tokens it reads two.
     ['too long a prompt', { ...OLD, context: 4 }, {}, answered({ usage: { prompt_tokens: 2 } })],
     ['too long a prompt', { ...NEW, context: 4 }, {}, failed('context_length_exceeded')],

@@ -152,7 +152,7 @@ describe('a call through a proxy', () => {
       const verdict = await judged(call());
       expect(verdict).toMatchObject({
         kind: 'stop',
-        fault: { code: 'proxy_unauthorized', message: expect.stringContaining(`http://${proxy.host}`) },
+        problem: { code: 'proxy_unauthorized', message: expect.stringContaining(`http://${proxy.host}`) },
         hint: expect.stringContaining('user and password of the proxy'),
       });
       expect(JSON.stringify(verdict)).not.toMatch(/wrong|secret/);
@@ -179,7 +179,7 @@ describe('a call through a proxy', () => {
     const { host } = new URL(tunnel.service.url);
     expect(await judged(tunnel.call())).toEqual({
       kind: 'retry',
-      fault: {
+      problem: {
         code: 'proxy_refused',
         message: `the proxy refuses to connect: ${host} through the proxy http://${tunnel.proxy.host} (HTTP 502)`,
       },
@@ -189,7 +189,7 @@ describe('a call through a proxy', () => {
     });
     const whole = await through({ refuse: 502 }, {});
     expect(await judged(whole.call())).toMatchObject({
-      fault: {
+      problem: {
         code: 'server_error',
         message: `Bad Gateway (HTTP 502, through the proxy http://${whole.proxy.host})`,
       },
@@ -201,7 +201,7 @@ describe('a call through a proxy', () => {
     await proxy.close();
     expect(await judged(call())).toMatchObject({
       kind: 'retry',
-      fault: { code: 'connection_refused', message: expect.stringContaining(`proxy http://${proxy.host}`) },
+      problem: { code: 'connection_refused', message: expect.stringContaining(`proxy http://${proxy.host}`) },
       possiblyBilled: false,
     });
   });
@@ -212,7 +212,7 @@ describe('a call through a proxy', () => {
         {},
         { tls, script: () => ({ status: 307, headers: { location: 'http://elsewhere.example/' } }) },
       );
-      expect(await judged(call())).toMatchObject({ kind: 'stop', fault: { code: 'redirected' } });
+      expect(await judged(call())).toMatchObject({ kind: 'stop', problem: { code: 'redirected' } });
       expect(service.requests.length).toBe(1);
     }
   });

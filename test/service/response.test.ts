@@ -82,7 +82,7 @@ describe('the body of an answer', () => {
     const reading = read({ choices: [choice] });
     expect(reading).toMatchObject({
       completion: { text: null },
-      noText: { isOther: chat, fault: { message: expect.stringContaining(message) } },
+      noText: { isOther: chat, problem: { message: expect.stringContaining(message) } },
     });
     expect(JSON.stringify(reading)).not.toContain('hello');
   });
@@ -112,7 +112,7 @@ describe('the body of an answer', () => {
 
   it('fault 75: shows a long choice in part', () => {
     const reading = read({ choices: [{ text: null, odd: 'x'.repeat(100_000) }] });
-    expect(reading?.ok && reading.noText?.fault.message.length).toBeLessThan(200);
+    expect(reading?.ok && reading.noText?.problem.message.length).toBeLessThan(200);
   });
 
   it('takes the first choice, whatever else it holds', () => {
@@ -251,7 +251,7 @@ describe('the body of an answer to several prompts', () => {
     const readings = readCompletions(JSON.stringify({ choices }), 3);
     expect(readings).toHaveLength(3);
     for (const reading of readings) {
-      expect(reading).toMatchObject({ ok: false, form: 'mixed_up', fault: { code: 'choices_mixed_up' } });
+      expect(reading).toMatchObject({ ok: false, form: 'mixed_up', problem: { code: 'choices_mixed_up' } });
     }
     expect(JSON.stringify(readings)).not.toContain('secret');
   });
@@ -285,8 +285,8 @@ describe('the body of an answer to several prompts', () => {
     ).toMatchObject([{ completion: { text: 'a' } }, { completion: { text: 'b' } }]);
     for (const body of [[one('a')], [numbered(1, 'b'), numbered(2, 'c')], [one('a'), one('b'), one('c')]]) {
       expect(readCompletions(JSON.stringify(body), 2)).toMatchObject([
-        { fault: { code: 'choices_mixed_up' } },
-        { fault: { code: 'choices_mixed_up' } },
+        { problem: { code: 'choices_mixed_up' } },
+        { problem: { code: 'choices_mixed_up' } },
       ]);
     }
     const strange = [one('a'), { ...one('b'), usage: { prompt_tokens: -1 } }];
@@ -294,7 +294,7 @@ describe('the body of an answer to several prompts', () => {
       { completion: { usage: { total_tokens: 5 } } },
       { completion: { usage: null }, oddUsage: true },
     ]);
-    expect(readCompletions('[]', 1)[0]).toMatchObject({ fault: { code: 'no_choices' } });
+    expect(readCompletions('[]', 1)[0]).toMatchObject({ problem: { code: 'no_choices' } });
   });
 });
 
@@ -411,7 +411,7 @@ describe('the body of an answer with several choices for each prompt', () => {
       { ok: true, completion: { text: 'half', finish_reason: 'content_filter' } },
     ]);
     const [reading] = readVotes([{ text: null, odd: 1 }, { text: null }], 1, 2);
-    expect(reading).toMatchObject({ noText: { fault: { message: expect.stringContaining('"odd":1') } } });
+    expect(reading).toMatchObject({ noText: { problem: { message: expect.stringContaining('"odd":1') } } });
     expect(reading).not.toHaveProperty('completion.others');
   });
 
@@ -420,7 +420,7 @@ describe('the body of an answer with several choices for each prompt', () => {
       {
         ok: false,
         form: 'only_one',
-        fault: { code: 'choices_missing', message: 'the answer has one choice, and 5 are asked for' },
+        problem: { code: 'choices_missing', message: 'the answer has one choice, and 5 are asked for' },
       },
     ]);
   });

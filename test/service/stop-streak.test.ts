@@ -3,7 +3,7 @@ import { StopStreak } from '../../src/service/stop-streak.js';
 import type { Certainty, Unsettled, Verdict } from '../../src/service/verdict.js';
 import { outcome } from '../store/samples.js';
 
-const failed = { fault: { code: 'odd', message: 'an odd answer' }, latency_ms: 1, possiblyBilled: true };
+const failed = { problem: { code: 'odd', message: 'an odd answer' }, latency_ms: 1, possiblyBilled: true };
 const answer: Verdict = { kind: 'final', outcome: outcome('text') };
 const retry: Unsettled = { kind: 'retry', ...failed, connected: true };
 const noText: Unsettled = { ...retry, hint: 'Mend it.' };
@@ -55,10 +55,10 @@ describe('refusals in a row', () => {
 
 describe('the verdicts on a call', () => {
   it('say what to fix when the run stops, and also where the row is tried again for now', () => {
-    const fault = { code: 'odd', message: 'an odd answer. Mend it.' };
+    const problem = { code: 'odd', message: 'an odd answer. Mend it.' };
     const streak = new StopStreak(true);
-    expect(streak.judge('row 1', [stop('vague')])).toMatchObject([{ kind: 'retry', fault, latency_ms: 1 }]);
-    expect(streak.judge('row 1', [stop('likely')])).toMatchObject([{ kind: 'stop', fault }]);
+    expect(streak.judge('row 1', [stop('vague')])).toMatchObject([{ kind: 'retry', problem, latency_ms: 1 }]);
+    expect(streak.judge('row 1', [stop('likely')])).toMatchObject([{ kind: 'stop', problem }]);
   });
 
   it('on a retry that is no sign of the service stay as they are', () => {
@@ -75,7 +75,7 @@ describe('the verdicts on a call', () => {
     const streak = new StopStreak(false);
     const refused: Unsettled = { ...retry, connected: false };
     expect(streak.judge('row 1', [refused])).toMatchObject([
-      { kind: 'stop', fault: { code: 'service_unreachable' } },
+      { kind: 'stop', problem: { code: 'service_unreachable' } },
     ]);
     streak.judge('row 1', [retry]);
     expect(streak.judge('row 1', [refused])).toEqual([refused]);

@@ -13,13 +13,13 @@ export const failed = (code: string) => ({
 const filtered = { kind: 'final', outcome: { status: 'filtered', error: { code: 'content_filter' } } };
 export const retry = (code: string, possiblyBilled: boolean) => ({
   kind: 'retry',
-  fault: { code },
+  problem: { code },
   possiblyBilled,
 });
-export const wait = (ms: number | null) => ({ kind: 'wait', ms, fault: { code: 'rate_limited' } });
+export const wait = (ms: number | null) => ({ kind: 'wait', ms, problem: { code: 'rate_limited' } });
 export const stop = (code: string) => ({
   kind: 'stop',
-  fault: { code },
+  problem: { code },
   hint: expect.stringMatching(/\w.+\.$/),
 });
 
@@ -96,7 +96,7 @@ const ofTheService: readonly Form[] = [
     { statusCode: 401, message: 'Unauthorized. Access token is missing, invalid or expired.' },
     {
       kind: 'retry',
-      fault: { message: 'Unauthorized. Access token is missing, invalid or expired. (HTTP 401)' },
+      problem: { message: 'Unauthorized. Access token is missing, invalid or expired. (HTTP 401)' },
     },
   ],
   [

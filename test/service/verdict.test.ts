@@ -45,7 +45,7 @@ describe('the verdict on a response', () => {
     const result = judge(status, '', { location: 'https://elsewhere.example/p?api-key=hidden' });
     expect(result).toMatchObject(stop('redirected'));
     expect(result).toMatchObject({
-      fault: { message: `the service redirects to elsewhere.example (HTTP ${status})` },
+      problem: { message: `the service redirects to elsewhere.example (HTTP ${status})` },
     });
   });
 
@@ -176,7 +176,7 @@ describe('the verdict on an answer', () => {
     const page = '<!DOCTYPE html>\n<html><head><title>Sign\nin</title></head></html>';
     expect(judge(200, page)).toMatchObject({
       ...stop('not_json'),
-      fault: { message: 'the answer is a web page and not JSON: <!DOCTYPE html> … Sign in' },
+      problem: { message: 'the answer is a web page and not JSON: <!DOCTYPE html> … Sign in' },
       hint: expect.stringContaining('Check PROMPTMILL_BASE_URL'),
       certainty: 'vague',
       possiblyBilled: true,
@@ -261,7 +261,7 @@ describe('the verdict on a failure', () => {
   ] as const)('fault 26: %s before anything was sent is tried again, and was not billed', (code, fault) => {
     expect(verdict(failure(code, 'connect'), NOW)).toEqual({
       kind: 'retry',
-      fault: { code: fault, message: 'm' },
+      problem: { code: fault, message: 'm' },
       latency_ms: 1,
       connected: code === 'aborted',
       possiblyBilled: false,

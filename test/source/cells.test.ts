@@ -25,7 +25,7 @@ test.each(samples)('fault 71: csv-spectrum, %s', async (name) => {
   // The package's JSON of the coordinates is no list, and has another telephone number than its CSV.
   const expected = Array.isArray(json) ? json : [{ ...json, 'Contact Phone Number': '2095257564' }];
   expect(rows.map((row) => Object.fromEntries(row.fields))).toEqual(expected);
-  expect(rows.filter((row) => row.fault !== undefined)).toEqual([]);
+  expect(rows.filter((row) => row.problem !== undefined)).toEqual([]);
 });
 
 test('fault 71: a quote inside a cell that does not begin with one is data', async () => {

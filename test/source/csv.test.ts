@@ -62,13 +62,13 @@ test('fault 4: a last quote that is never closed is refused with the line of its
 test('fault 5: a ragged record is a row with a fault, and reading continues in step', async () => {
   const { surveyed, rows } = await read({ path: input('rows.csv', 'a,b\n1,2\n3\n4,5,6\n7,8\n') });
   expect(surveyed).toMatchObject({ rows: 4, badRows: 2 });
-  expect(rows.map((row) => [row.number, [...row.fields.values()].join(), row.fault?.message])).toEqual([
+  expect(rows.map((row) => [row.number, [...row.fields.values()].join(), row.problem?.message])).toEqual([
     [1, '1,2', undefined],
     [2, '3', 'the record on line 3 has 1 cells, and the header has 2'],
     [3, '4,5', 'the record on line 4 has 3 cells, and the header has 2'],
     [4, '7,8', undefined],
   ]);
-  expect(rows.map((row) => row.fault?.code)).toEqual([
+  expect(rows.map((row) => row.problem?.code)).toEqual([
     undefined,
     'ragged_record',
     'ragged_record',

@@ -2,8 +2,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished } from 'vitest';
-import type { PromptmillError } from '../../src/errors.js';
-import type { Row } from '../../src/model.js';
+import type { PromptmillError } from '../../src/core/errors.js';
+import type { Row } from '../../src/core/model.js';
 import { type InputSpec, rows, type Survey, survey } from '../../src/source/source.js';
 
 /** A directory that goes when the test ends. */

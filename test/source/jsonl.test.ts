@@ -19,8 +19,8 @@ test('fault 11: a bad line fails that row only, and the numbering stays', async 
   expect(surveyed).toMatchObject({ rows: 12, badRows: 10, columns: ['a'] });
   expect(rows.map((row) => row.number)).toEqual(rows.map((_, index) => index + 1));
   for (const row of rows.slice(1, -1)) {
-    expect(row.fault?.code, row.source).toBe('bad_json');
-    expect(row.fault?.message).toContain(`line ${row.line} `);
+    expect(row.problem?.code, row.source).toBe('bad_json');
+    expect(row.problem?.message).toContain(`line ${row.line} `);
     expect(row.source).toBe(bad[row.number - 2]);
   }
   expect(rows.at(-1)?.fields.get('a')).toBe(2);

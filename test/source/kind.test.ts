@@ -45,9 +45,9 @@ test('what only begins like another kind of file is read', async () => {
   expect(await cells({ path: input('rows.csv', 'PAR1,PKW\nBZh,%PDF\n') })).toEqual([['BZh', '%PDF']]);
   expect(await cells({ path: input('rows.csv', '<htmlish>,[x]\n{1,2\n') })).toEqual([['{1', '2']]);
   const { rows } = await read({ path: input('rows.jsonl', '[{"a":1}]\n{"a":2}\n[\n') });
-  expect(rows.map((row) => row.fault?.code)).toEqual(['bad_json', undefined, 'bad_json']);
+  expect(rows.map((row) => row.problem?.code)).toEqual(['bad_json', undefined, 'bad_json']);
   const { rows: odd } = await read({ path: input('odd.jsonl', 'a, b\n{"a":2}\nc, d\n') });
-  expect(odd.map((row) => row.fault?.code)).toEqual(['bad_json', undefined, 'bad_json']);
+  expect(odd.map((row) => row.problem?.code)).toEqual(['bad_json', undefined, 'bad_json']);
   expect(await cells({ path: input('rows.json', '{"a":1}\n{"a":2}\n') })).toEqual([[1], [2]]);
 });
 

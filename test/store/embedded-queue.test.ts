@@ -129,7 +129,7 @@ it('fault 39: nothing can be done in a directory that is another process’s', a
   const worker = workerOf(async () => {});
   await worker.pause();
   const faults: string[] = [];
-  store.health.onFault(({ code }) => faults.push(code));
+  store.health.onProblem(({ code }) => faults.push(code));
   rmSync(join(stateDir, 'store', 'lock'), { recursive: true });
   const backend: IQueueBackend = queue.getBackend();
   const asks: Readonly<Record<string, () => Promise<unknown>>> = {

@@ -78,7 +78,7 @@ test('a preferred name that is no store of ours is not followed', async () => {
 test('fault 39: after kill -9 the next run takes the directory over at once, with all that was recorded', async () => {
   const child = startChild(`
     const { openStore } = await import(${JSON.stringify(built('store/open.js'))});
-    const { NO_CALLS } = await import(${JSON.stringify(built('store/counters.js'))});
+    const { NO_CALLS } = await import(${JSON.stringify(built('core/counters.js'))});
     const store = await openStore('embedded', { stateDir: ${JSON.stringify(stateDir)}, onWarning: console.error });
     await store.ledger.open('run', 1, 0, NO_CALLS);
     for (let row = 1; ; row++) {

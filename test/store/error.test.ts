@@ -88,7 +88,7 @@ describe('the health of a store', () => {
     const clock = { now: 1_000_000, faults: [] as string[] };
     const made = new StoreHealth('redis://h', () => clock.now);
     made.opened();
-    made.onFault(({ code }) => clock.faults.push(code));
+    made.onProblem(({ code }) => clock.faults.push(code));
     return Object.assign(clock, { health: made });
   }
   const meets = (at: ReturnType<typeof health>, error: Error, seconds: number): void => {
@@ -115,7 +115,7 @@ describe('the health of a store', () => {
     meets(at, READONLY, 59);
     expect(at.faults).toEqual(['queue_read_only']);
     expect(at.health.mayPass(READONLY)).toBe(false);
-    expect(at.health.fault?.message).toMatch(/Give the address of the primary/);
+    expect(at.health.problem?.message).toMatch(/Give the address of the primary/);
   });
 
   test('fault 81: what is broken stops the run at once, and names the keys and none of the values', () => {
@@ -124,8 +124,8 @@ describe('the health of a store', () => {
     const command = { name: 'eval', args: ['return 1', '2', ...keys, 'a text of a row'] };
     at.health.met(Object.assign(new Error('WRONGTYPE Operation'), { command }));
     expect(at.faults).toEqual(['queue_damaged']);
-    expect(at.health.fault?.message).toContain('one of the keys promptmill:{r1}:…');
-    expect(at.health.fault?.message).not.toContain('a text of a row');
+    expect(at.health.problem?.message).toContain('one of the keys promptmill:{r1}:…');
+    expect(at.health.problem?.message).not.toContain('a text of a row');
   });
 
   test('faults 31 and 34: a store that is away or full is waited for, for as long as anybody wants', () => {

@@ -1,6 +1,6 @@
 import { beforeAll, beforeEach, expect, test } from 'vitest';
-import type { CalledOutcome } from '../../src/model.js';
-import type { Counters } from '../../src/store/counters.js';
+import type { Counters } from '../../src/core/counters.js';
+import type { CalledOutcome } from '../../src/core/model.js';
 import { type Ledger, NOTHING, OUTCOME_UNKNOWN, type Settlement } from '../../src/store/ledger.js';
 import type { Store } from '../../src/store/store.js';
 import { describeEachStore } from '../support/stores.js';

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
-import type { CalledOutcome, Tokens } from '../../src/model.js';
-import type { Counters, Counts } from '../../src/store/counters.js';
+import type { Counters, Counts } from '../../src/core/counters.js';
+import type { CalledOutcome, Tokens } from '../../src/core/model.js';
 import {
   type Answer,
   type Bounds,

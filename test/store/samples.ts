@@ -1,5 +1,5 @@
-import type { Completed, Tokens } from '../../src/model.js';
-import type { Counts } from '../../src/store/counters.js';
+import type { Counts } from '../../src/core/counters.js';
+import type { Completed, Tokens } from '../../src/core/model.js';
 import {
   type Answer,
   type Ledger,
@@ -9,7 +9,7 @@ import {
   type Settlement,
 } from '../../src/store/ledger.js';
 
-export { NO_CALLS } from '../../src/store/counters.js';
+export { NO_CALLS } from '../../src/core/counters.js';
 
 /** A completed row with this text. */
 export function outcome(text: string): Completed {

@@ -1,5 +1,5 @@
 import fs from 'node:fs';
-import { lastWords, UnderWay } from '../../src/commands/last-words.js';
+import { exitMessage, UnderWay } from '../../src/commands/exit-message.js';
 import { runCommandLine } from '../../src/commands/program.js';
 import type { Ended } from './promptmill.js';
 
@@ -54,7 +54,7 @@ export async function callCommand({ args, folder, env, onStderr }: Call): Promis
     return end(0);
   } catch (error) {
     if (error instanceof Exited) return end(error.code);
-    const { text, exit } = lastWords(error, underWay.resume);
+    const { text, exit } = exitMessage(error, underWay.resume);
     process.stderr.write(text);
     return end(exit);
   } finally {

@@ -15,7 +15,7 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
-import { errorCode } from '../../src/errors.js';
+import { errorCode } from '../../src/core/errors.js';
 
 /** A private server of one test file: on a loopback port of its own, with its files in a temporary folder. */
 export interface Server {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Job, Queue, QueueEvents } from 'bullmq';
-import { readWorkers } from '../../src/fleet/beats.js';
+import { readWorkers } from '../../src/ops/heartbeat.js';
 import { queueName } from '../../src/queue/names.js';
 import { openStore } from '../../src/store/open.js';
 import type { Trial } from './trial.js';

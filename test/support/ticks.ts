@@ -1,4 +1,4 @@
-import { listenForTicks, type Tick, type TickEnd } from '../../src/schedule/schedule.js';
+import { listenForTicks, type Tick, type TickEnd } from '../../src/ops/schedule/schedule.js';
 import type { Store } from '../../src/store/store.js';
 
 /** Listens to the schedule until so many ticks have come. @returns all that came */

@@ -1,5 +1,5 @@
 import { expect, type TestContext } from 'vitest';
-import { mostAhead } from '../../src/worker/batcher.js';
+import { mostPrefetched } from '../../src/worker/batcher.js';
 import { type Running, Workplace } from './promptmill.js';
 import {
   completionBody,
@@ -248,7 +248,7 @@ export class Trial {
     expect(calls.sent, 'calls that the summary counts').toBeGreaterThanOrEqual(figures.calls);
     expect(calls.repeated, 'repeats that the summary counts').toBeGreaterThanOrEqual(repeats);
     // A process that is killed has reserved calls ahead as well, and nobody can tell them from those that it made.
-    const most = allowance + mostAhead(allowance);
+    const most = allowance + mostPrefetched(allowance);
     expect(calls.repeated, 'repeats that the summary counts').toBeLessThanOrEqual(most);
     expect(stderr).not.toContain('a-key-for-tests-only');
   }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { NO_CALLS } from '../../src/core/counters.js';
 import type { Chunk } from '../../src/queue/chunk.js';
-import { NO_CALLS } from '../../src/store/counters.js';
 import { BudgetWait } from '../../src/worker/budget-wait.js';
 
 const TIMEOUT_MS = 60_000;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
 import type { Unsettled, Verdict } from '../../src/service/verdict.js';
-import { Asking } from '../../src/worker/asking.js';
+import { AnswerCheck } from '../../src/worker/answer-check.js';
 import { fateOf } from '../../src/worker/fate.js';
 import { outcome } from '../store/samples.js';
 
@@ -10,19 +10,19 @@ const LABELS = { kind: 'labels', labels: ['yes', 'no'] } as const;
 const PLAIN = { asking: null, attempt: 2, hold: false };
 const final: Verdict = { kind: 'final', outcome: outcome('maybe') };
 const failed = (more: Partial<Unsettled> = {}): Unsettled => ({
-  ...{ kind: 'retry', fault: { code: 'connection_reset', message: 'the connection was closed' } },
+  ...{ kind: 'retry', problem: { code: 'connection_reset', message: 'the connection was closed' } },
   ...{ latency_ms: 5, connected: true, possiblyBilled: true },
   ...more,
 });
-const aborted = { fault: { code: 'aborted', message: 'the call was abandoned' } };
+const aborted = { problem: { code: 'aborted', message: 'the call was abandoned' } };
 
 describe('the fate of a row after its call', () => {
   it.each<[what: string, verdict: Verdict | undefined, fate: object]>([
     ['is its outcome', final, final],
     ['is to be called again, with the next attempt', failed(), failed()],
     ['is to be called again alone', failed({ alone: true }), { kind: 'retry', alone: true }],
-    ['is to wait', { kind: 'wait', ms: 5, fault: aborted.fault }, { kind: 'wait', ms: 5 }],
-    ['is to come beside fewer others', { kind: 'no_room', fault: aborted.fault }, { kind: 'no_room' }],
+    ['is to wait', { kind: 'wait', ms: 5, problem: aborted.problem }, { kind: 'wait', ms: 5 }],
+    ['is to come beside fewer others', { kind: 'no_room', problem: aborted.problem }, { kind: 'no_room' }],
     [
       'is left to others, when the run stops',
       failed({ kind: 'stop' }),
@@ -40,7 +40,7 @@ describe('the fate of a row after its call', () => {
 
   it('is to be asked again while its answer does not fit', () => {
     const asks = { answer: LABELS, again: 1, prompt: null, deployment: null };
-    const asking = new Asking(asks, answerReader(LABELS));
+    const asking = new AnswerCheck(asks, answerReader(LABELS));
     expect(fateOf(final, ROW, { ...PLAIN, asking })).toMatchObject({ kind: 'final', interim: 1 });
     const last = fateOf(final, ROW, { ...PLAIN, asking });
     expect(last).toMatchObject({ kind: 'final', outcome: { asked: 2 } });

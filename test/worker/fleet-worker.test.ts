@@ -1,13 +1,13 @@
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { RunBeat } from '../../src/fleet/beats.js';
-import { readWorkers } from '../../src/fleet/beats.js';
+import type { RunHeartbeat } from '../../src/ops/heartbeat.js';
+import { readWorkers } from '../../src/ops/heartbeat.js';
 import { serviceQueue } from '../../src/queue/names.js';
 import { KeyRing } from '../../src/service/keys.js';
 import { openStore } from '../../src/store/open.js';
 import type { Store } from '../../src/store/store.js';
 import { FleetWorker } from '../../src/worker/fleet-worker.js';
-import { runBeat } from '../fleet/samples.js';
+import { runBeat } from '../ops/samples.js';
 import { haveRedis, type Server, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
 
@@ -30,14 +30,14 @@ describe.runIf(haveRedis())('a worker of a fleet', () => {
   });
 
   /** Runs replace their beats all the time; one that does not is taken for lost. */
-  const runs = new Map<string, RunBeat>();
+  const runs = new Map<string, RunHeartbeat>();
   const hang = async (): Promise<void> => {
     for (const beat of runs.values())
       await store.keyValue.put('run', beat.run, JSON.stringify(beat), 3_600_000);
   };
   let renewing: NodeJS.Timeout | undefined;
   let renewed: Promise<void> | undefined;
-  const put = async (beat: RunBeat): Promise<void> => {
+  const put = async (beat: RunHeartbeat): Promise<void> => {
     runs.set(beat.run, beat);
     await hang();
     renewing ??= setInterval(() => {

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Parameters } from '../../src/model.js';
+import type { Parameters } from '../../src/core/model.js';
 import { answerBytes, LARGEST_ANSWER } from '../../src/service/answer-size.js';
-import { packs } from '../../src/worker/visit.js';
 import { shareUsage } from '../../src/worker/row-usage.js';
+import { packs } from '../../src/worker/visit.js';
 
 describe('rows that share a request', () => {
   const row = (number: number, max_tokens: number | null = null) => ({

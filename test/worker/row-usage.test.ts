@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Parameters, Usage } from '../../src/model.js';
+import type { Parameters, Usage } from '../../src/core/model.js';
 import type { Verdict } from '../../src/service/verdict.js';
 import { billedFor } from '../../src/worker/billing.js';
 import { withRowUsage } from '../../src/worker/row-usage.js';

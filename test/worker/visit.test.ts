@@ -3,17 +3,17 @@ import pLimit from 'p-limit';
 import { pino } from 'pino';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { answerReader } from '../../src/answer/answer.js';
-import { NO_TOKENS, plus } from '../../src/budget/budget.js';
-import type { CalledOutcome, Fault, Tokens } from '../../src/model.js';
+import { type Counters, NO_CALLS } from '../../src/core/counters.js';
+import type { CalledOutcome, Problem, Tokens } from '../../src/core/model.js';
+import { NO_TOKENS, plus } from '../../src/pace/budget.js';
 import { Gate } from '../../src/pace/gate.js';
 import { Outage } from '../../src/pace/pauses.js';
-import { TokenEstimate } from '../../src/pace/usage.js';
+import { TokenEstimator } from '../../src/pace/usage.js';
 import type { Chunk } from '../../src/queue/chunk.js';
 import type { Verdict } from '../../src/service/verdict.js';
-import { type Counters, NO_CALLS } from '../../src/store/counters.js';
 import type { Answer, Batch, Ledger, RowState, Settlement } from '../../src/store/ledger.js';
-import { Asking } from '../../src/worker/asking.js';
-import { Batcher, mostAhead } from '../../src/worker/batcher.js';
+import { AnswerCheck } from '../../src/worker/answer-check.js';
+import { Batcher, mostPrefetched } from '../../src/worker/batcher.js';
 import { BudgetWait } from '../../src/worker/budget-wait.js';
 import type { Caller } from '../../src/worker/caller.js';
 import { FairLimit } from '../../src/worker/fair-limit.js';
@@ -32,7 +32,7 @@ const sumOf = ({ prompt_tokens, completion_tokens }: Tokens): number => prompt_t
 class MemoryLedger {
   calls: Counters = NO_CALLS;
   readonly states = new Map<number, RowState>();
-  stopped: Fault | null = null;
+  stopped: Problem | null = null;
   /** Told before each write. */
   onWrite: (batch: Batch) => void = () => {};
   /** The store does not answer before this resolves. */
@@ -137,7 +137,7 @@ class TestWorker {
         'deployment' | 'outage' | 'gate' | 'limit' | 'estimate' | 'packSize' | 'observe'
       > = {
         ...{ deployment, outage, gate: new Gate(pacer, outage, inSlot), limit: new FairLimit(concurrency) },
-        estimate: new TokenEstimate('full'),
+        estimate: new TokenEstimator('full'),
         packSize: () => 1,
         observe: async () => null,
       };
@@ -163,8 +163,8 @@ class TestWorker {
       looked: async () => this.onLook(),
       isStopped: () => this.ledger.stopped !== null,
       beforeCall: () => {},
-      stop: async (_, fault) => {
-        this.ledger.stopped ??= fault;
+      stop: async (_, problem) => {
+        this.ledger.stopped ??= problem;
       },
     };
   }
@@ -203,7 +203,7 @@ class TestWorker {
       attempt: 1,
       attempts: this.attempts,
       isOwn: true,
-      asking: chunk.asks && new Asking(chunk.asks, answerReader(chunk.asks.answer)),
+      asking: chunk.asks && new AnswerCheck(chunk.asks, answerReader(chunk.asks.answer)),
       get isLost() {
         return isLost();
       },
@@ -254,8 +254,8 @@ describe('a chunk', () => {
     const end = worker.run([NO_TOKENS]);
     const [call] = await worker.calls(1);
     worker.isLost = true;
-    const fault = { code: 'reset', message: 'the connection was closed' };
-    call?.end({ kind: 'retry', fault, latency_ms: 1, connected: true, possiblyBilled: true });
+    const problem = { code: 'reset', message: 'the connection was closed' };
+    call?.end({ kind: 'retry', problem, latency_ms: 1, connected: true, possiblyBilled: true });
     expect(await end).toEqual({ kind: 'left' });
     await worker.batcher.flushed();
     expect(worker.batcher.totals('run'), 'no outcome').toMatchObject({ answers: 0, repeated: 1 });
@@ -369,7 +369,7 @@ describe('a chunk whose rows wait for a slot', () => {
 
   /** A worker whose slots are taken, and that has reserved as many of the next rows as it may. */
   async function full(
-    most = SLOTS + mostAhead(SLOTS),
+    most = SLOTS + mostPrefetched(SLOTS),
     more: Partial<Chunk> = {},
     budget: number | null = null,
   ) {
@@ -407,10 +407,10 @@ describe('a chunk whose rows wait for a slot', () => {
     const comeBack = leave(ledger);
     const asked = writes(ledger, 1);
     for (const call of calls.slice(0, SLOTS)) call.end(answered(NO_TOKENS));
-    await worker.calls(SLOTS + mostAhead(SLOTS));
+    await worker.calls(SLOTS + mostPrefetched(SLOTS));
     await asked;
     for (let i = 0; i < 100; i++) await new Promise((resolve) => setImmediate(resolve));
-    expect(worker.called).toHaveLength(SLOTS + mostAhead(SLOTS));
+    expect(worker.called).toHaveLength(SLOTS + mostPrefetched(SLOTS));
     comeBack();
     await endAll(worker);
     expect(await end).toEqual({ kind: 'done' });
@@ -421,7 +421,7 @@ describe('a chunk whose rows wait for a slot', () => {
     const { ledger, worker, end, highest } = await full();
     await endAll(worker);
     expect(await end).toEqual({ kind: 'done' });
-    expect(highest()).toBeLessThanOrEqual(SLOTS + mostAhead(SLOTS));
+    expect(highest()).toBeLessThanOrEqual(SLOTS + mostPrefetched(SLOTS));
     expect(ledger.calls.in_flight).toBe(0);
   });
 

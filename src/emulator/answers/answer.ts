@@ -1,11 +1,11 @@
 import { jsonAnswer, numberFor } from './json.js';
 import { choose, type Possibility, sharesOf, spelled, termsOf } from './labels.js';
-import { type Reading, summaryOf, wordsOf } from './reading.js';
+import { type ReadPrompt, summaryOf, wordsOf } from './reading.js';
 
 /**
  * A model's text for a prompt. Depends on its arguments only; `random` decides what the prompt leaves open.
  */
-export function answer(reading: Reading, random: () => number, temperature: number): string {
+export function answer(reading: ReadPrompt, random: () => number, temperature: number): string {
   return leadFor(reading.prompt) + contentOf(reading, random, temperature);
 }
 
@@ -13,13 +13,13 @@ export function answer(reading: Reading, random: () => number, temperature: numb
  * Every possible answer to a prompt with labels, with its probability. The first is what {@link answer} gives
  * at temperature 0 for the same `random`. `null` for all other prompts.
  */
-export function possibleAnswers(reading: Reading, random: () => number): readonly Possibility[] | null {
+export function possibleAnswers(reading: ReadPrompt, random: () => number): readonly Possibility[] | null {
   const { prompt, spec, subject } = reading;
   if (spec.kind !== 'labels') return null;
   return spelled(sharesOf(subject, termsOf(spec.labels, reading), random), leadFor(prompt));
 }
 
-function contentOf(reading: Reading, random: () => number, temperature: number): string {
+function contentOf(reading: ReadPrompt, random: () => number, temperature: number): string {
   const { prompt, spec, instruction, subject } = reading;
   switch (spec.kind) {
     case 'json': {

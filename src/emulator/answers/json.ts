@@ -1,8 +1,8 @@
-import type { AnswerSpec } from '../../answer/answer-spec.js';
-import { isObject } from '../../json.js';
-import type { Json } from '../../model.js';
+import type { AnswerSpec } from '../../core/answer-spec.js';
+import { isObject } from '../../core/json.js';
+import type { Json } from '../../core/model.js';
 import { choose, opinionOf, term } from './labels.js';
-import { type Reading, summaryOf, wordsOf } from './reading.js';
+import { type ReadPrompt, summaryOf, wordsOf } from './reading.js';
 
 type Schema = Extract<AnswerSpec, { kind: 'json' }>['schema'];
 
@@ -46,7 +46,7 @@ const VALUES: ReadonlyArray<readonly [key: RegExp, found: RegExp, otherwise: str
 
 /** JSON for a schema: values found in the text by a pattern, and made-up ones for the rest. */
 export function jsonAnswer(
-  { instruction, subject }: Reading,
+  { instruction, subject }: ReadPrompt,
   root: Schema,
   random: () => number,
   temperature: number,

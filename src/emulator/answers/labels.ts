@@ -1,4 +1,4 @@
-import { definitionsIn, type Reading, wordsOf } from './reading.js';
+import { definitionsIn, type ReadPrompt, wordsOf } from './reading.js';
 
 export interface Possibility {
   readonly text: string;
@@ -112,7 +112,7 @@ const POLES: ReadonlyArray<readonly [pole: number, RegExp]> = [
 
 export const term = (name: string, meaning = ''): Term => ({ name, meaning });
 
-export function termsOf(labels: readonly string[], { instruction }: Reading): readonly Term[] {
+export function termsOf(labels: readonly string[], { instruction }: ReadPrompt): readonly Term[] {
   const meanings = new Map(
     definitionsIn(instruction).map(([name, meaning]) => [name.toLowerCase(), meaning]),
   );

@@ -1,7 +1,7 @@
-import type { AnswerSpec } from '../../answer/answer-spec.js';
+import type { AnswerSpec } from '../../core/answer-spec.js';
 
 /** A prompt as a model would read it. */
-export interface Reading {
+export interface ReadPrompt {
   readonly prompt: string;
   readonly spec: AnswerSpec;
   readonly instruction: string;
@@ -31,7 +31,7 @@ const LONGEST_SCALE = 20;
  * @param told what the job reads from its answers; text when the job is unknown, and then the prompt itself
  * decides
  */
-export function readingOf(prompt: string, told: AnswerSpec): Reading {
+export function readPrompt(prompt: string, told: AnswerSpec): ReadPrompt {
   const half = LONGEST_READ / 2;
   const whole = prompt.length <= LONGEST_READ ? prompt : prompt.slice(0, half) + prompt.slice(-half);
   const cue = CUE.exec(whole);

@@ -1,5 +1,5 @@
-import { pick } from '../../random.js';
-import type { Reading } from './reading.js';
+import { pick } from '../../core/random.js';
+import type { ReadPrompt } from './reading.js';
 
 /** Answers against the instructions. `cut` shortens any answer; the others change its content. */
 export const UNWANTED = ['invalid', 'fenced', 'cut', 'chatty', 'broken'] as const;
@@ -16,7 +16,7 @@ const INVALID = [
 /** @param random chooses the words of an invalid answer */
 export function unwanted(
   way: Unwanted,
-  { spec, cue }: Reading,
+  { spec, cue }: ReadPrompt,
   random: () => number,
 ): (text: string) => string {
   const isJson = spec.kind === 'json';

@@ -1,8 +1,8 @@
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
 import type { JobJson, JobsOptions } from 'bullmq';
 import * as z from 'zod';
-import { errorCode, errorText, UsageError } from '../../errors.js';
-import { parseJson } from '../../json.js';
+import { errorCode, errorText, UsageError } from '../../core/errors.js';
+import { parseJson } from '../../core/json.js';
 import type { Entry, JobScheduler, QueueState } from './queue-state.js';
 
 const options = z.custom<JobsOptions>((value) => typeof value === 'object' && value !== null);
@@ -30,7 +30,7 @@ const fileSchema = z.strictObject({
 });
 type Content = z.output<typeof fileSchema>;
 
-type Wanted = Pick<JobScheduler, 'name' | 'next' | 'pattern' | 'tz' | 'data' | 'opts'>;
+type SchedulerSpec = Pick<JobScheduler, 'name' | 'next' | 'pattern' | 'tz' | 'data' | 'opts'>;
 
 /** Entry id, as BullMQ forms it. */
 const entryId = (scheduler: string, time: number): string => `repeat:${scheduler}:${time}`;
@@ -39,7 +39,7 @@ const entryId = (scheduler: string, time: number): string => `repeat:${scheduler
 export function putScheduler(
   queue: QueueState,
   id: string,
-  wanted: Wanted,
+  wanted: SchedulerSpec,
   opts: JobsOptions,
 ): JobJson | null {
   const before = queue.schedulers.get(id);

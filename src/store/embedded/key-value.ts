@@ -1,9 +1,9 @@
 import { lstatSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { errorCode } from '../../errors.js';
-import { makePrivateFolder } from '../../folder.js';
-import { acquireLock, type Lock, LockedError } from '../../lock.js';
+import { errorCode } from '../../core/errors.js';
+import { makePrivateFolder } from '../../core/folder.js';
+import { acquireLock, type Lock, LockedError } from '../../core/lock.js';
 import {
   type Cell,
   type Folder,

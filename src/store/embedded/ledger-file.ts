@@ -12,9 +12,9 @@ import {
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { crc32 } from 'node:zlib';
-import { StopError, UsageError } from '../../errors.js';
+import { StopError, UsageError } from '../../core/errors.js';
 import { UNKNOWN_TEXT } from '../ledger.js';
-import type { Change, Place } from './ledger-state.js';
+import type { Change, OutcomeLocation } from './ledger-state.js';
 
 /** The first line. Raise the number with every change of what the lines mean. */
 const HEADER = Buffer.from('promptmill ledger 1\n');
@@ -93,7 +93,10 @@ export class LedgerFile {
   }
 
   /** @throws UsageError when it is damaged, or of another version */
-  static open(path: string, onChange: (change: Change, places: readonly Place[]) => void): LedgerFile {
+  static open(
+    path: string,
+    onChange: (change: Change, places: readonly OutcomeLocation[]) => void,
+  ): LedgerFile {
     const descriptor = openSync(path, 'r+');
     try {
       const file = new LedgerFile(descriptor, path, 0);
@@ -111,7 +114,7 @@ export class LedgerFile {
   }
 
   /** All or nothing. @param outcomes JSON without line breaks */
-  append(change: Change, outcomes: readonly string[] = []): Place[] {
+  append(change: Change, outcomes: readonly string[] = []): OutcomeLocation[] {
     const texts = outcomes.map((outcome) => lineOf(OUTCOME, outcome));
     texts.push(lineOf(CHANGE, JSON.stringify(change)));
     const bytes = signed(Buffer.from(texts.join('')));
@@ -125,7 +128,7 @@ export class LedgerFile {
   }
 
   /** The same with outcomes of another file. */
-  copy(change: Change, from: LedgerFile, outcomes: readonly Place[]): Place[] {
+  copy(change: Change, from: LedgerFile, outcomes: readonly OutcomeLocation[]): OutcomeLocation[] {
     const last = signed(Buffer.from(lineOf(CHANGE, JSON.stringify(change))));
     const bytes = Buffer.concat([...outcomes.map((place) => from.#lineAt(place)), last]);
     const places = this.#placesIn(bytes, outcomes.length, (i) => outcomes[i]?.isUnknown ?? false);
@@ -134,7 +137,7 @@ export class LedgerFile {
   }
 
   /** @throws StopError when the outcome is not there as written */
-  read(place: Place): string {
+  read(place: OutcomeLocation): string {
     return this.#lineAt(place).toString('utf8', BEFORE, BEFORE + place.bytes);
   }
 
@@ -149,8 +152,8 @@ export class LedgerFile {
     return this.#descriptor;
   }
 
-  #placesIn(bytes: Buffer, lines: number, isUnknown: (i: number) => boolean): Place[] {
-    const places: Place[] = [];
+  #placesIn(bytes: Buffer, lines: number, isUnknown: (i: number) => boolean): OutcomeLocation[] {
+    const places: OutcomeLocation[] = [];
     let begin = 0;
     for (let i = 0; i < lines; i++) {
       const end = bytes.indexOf(LINE_END, begin);
@@ -182,7 +185,7 @@ export class LedgerFile {
     this.#isTorn = false;
   }
 
-  #lineAt({ offset, bytes }: Place): Buffer {
+  #lineAt({ offset, bytes }: OutcomeLocation): Buffer {
     const line = Buffer.alloc(BEFORE + bytes + 1);
     let at = 0;
     for (let read = -1; at < line.length && read !== 0; at += read) {
@@ -196,9 +199,9 @@ export class LedgerFile {
   }
 
   /** @returns where the last whole change ends */
-  #replay(onChange: (change: Change, places: readonly Place[]) => void): number {
+  #replay(onChange: (change: Change, places: readonly OutcomeLocation[]) => void): number {
     const block = Buffer.allocUnsafe(BLOCK);
-    let places: Place[] = [];
+    let places: OutcomeLocation[] = [];
     /** The incomplete line read so far, which begins at `offset`. */
     let rest: Buffer = Buffer.alloc(0);
     let offset = 0;

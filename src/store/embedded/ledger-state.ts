@@ -1,5 +1,5 @@
-import type { CalledOutcome } from '../../model.js';
-import { added, type Counts, NO_COUNTS } from '../counters.js';
+import { added, type Counts, NO_COUNTS } from '../../core/counters.js';
+import type { CalledOutcome } from '../../core/model.js';
 import {
   type Answer,
   type Batch,
@@ -7,7 +7,7 @@ import {
   byRun,
   type ChunkKey,
   NO_ANSWER,
-  OWN,
+  OWN_CALL,
   type Progress,
   type Reservation,
   type RowState,
@@ -15,7 +15,7 @@ import {
   type Settlement,
 } from '../ledger.js';
 
-export interface Place {
+export interface OutcomeLocation {
   /** The outcome itself, if this process gave it and need not read it; else null. */
   own: CalledOutcome | null;
   /** Changes when the file is rewritten. */
@@ -105,7 +105,7 @@ interface Forgetting {
 
 interface Interim {
   readonly asks: number;
-  readonly place: Place;
+  readonly place: OutcomeLocation;
 }
 
 interface Run {
@@ -117,7 +117,7 @@ interface Run {
   readonly deaths: Map<number, number>;
   left: boolean;
   /** First row → row → outcome. */
-  readonly chunks: Map<number, Map<number, Place>>;
+  readonly chunks: Map<number, Map<number, OutcomeLocation>>;
   readonly interim: Map<number, Interim>;
   seenAt: number;
 }
@@ -138,7 +138,7 @@ export class LedgerState {
   }
 
   /** @param places of the outcomes that the change brings */
-  apply(change: Change, places: readonly Place[]): void {
+  apply(change: Change, places: readonly OutcomeLocation[]): void {
     switch (change.do) {
       case 'open':
         this.open(change);
@@ -205,7 +205,7 @@ export class LedgerState {
     return true;
   }
 
-  write(batch: Batch<Place>, at: number): readonly Answer[] {
+  write(batch: Batch<OutcomeLocation>, at: number): readonly Answer[] {
     const answers = new Map<Reservation, Answer>();
     for (const part of byRun(batch)) {
       const run = part.changes ? this.#runFor(part.run) : this.#runs.get(part.run);
@@ -272,7 +272,7 @@ export class LedgerState {
     return [...this.#runs.keys()];
   }
 
-  chunksOf(name: string): ReadonlyMap<number, ReadonlyMap<number, Place>> {
+  chunksOf(name: string): ReadonlyMap<number, ReadonlyMap<number, OutcomeLocation>> {
     return this.#runs.get(name)?.chunks ?? new Map();
   }
 
@@ -289,7 +289,7 @@ export class LedgerState {
     return run;
   }
 
-  #keep(run: Run, first: number, row: number, place: Place): void {
+  #keep(run: Run, first: number, row: number, place: OutcomeLocation): void {
     this.#drop(run, first, row);
     const chunk = run.chunks.get(first) ?? new Map();
     run.chunks.set(first, chunk.set(row, place));
@@ -319,7 +319,7 @@ export class LedgerState {
     run.interim.delete(row);
   }
 
-  #settle(run: Run, { settled, counts }: RunBatch<Place>): void {
+  #settle(run: Run, { settled, counts }: RunBatch<OutcomeLocation>): void {
     const committed = run.head?.committed ?? 0;
     const ended = new Set<string>();
     for (const { row, call } of settled) {
@@ -356,14 +356,14 @@ export class LedgerState {
 /** @param places one per settlement with an outcome, in order */
 export function settledAt(
   settled: readonly Settlement<unknown>[],
-  places: readonly Place[],
-): Settlement<Place>[] {
+  places: readonly OutcomeLocation[],
+): Settlement<OutcomeLocation>[] {
   let next = 0;
-  return settled.map((each) => keptAs(each, each.outcome === null ? null : (places[next++] ?? null)));
+  return settled.map((each) => withOutcome(each, each.outcome === null ? null : (places[next++] ?? null)));
 }
 
 /** A settlement with another outcome. Copied field by field: a spread takes ten times as long. */
-export const keptAs = <Kept>(
+export const withOutcome = <Kept>(
   { run, first, row, call, interim }: Settlement<unknown>,
   outcome: Kept | null,
 ): Settlement<Kept> =>
@@ -373,7 +373,7 @@ export const keptAs = <Kept>(
 function countLost(run: Run): void {
   let lost = 0;
   for (const [row, { calls }] of run.flight) {
-    if (calls.length !== 1 || !calls[0]?.startsWith(OWN)) continue;
+    if (calls.length !== 1 || !calls[0]?.startsWith(OWN_CALL)) continue;
     run.flight.delete(row);
     if (!run.left) run.deaths.set(row, (run.deaths.get(row) ?? 0) + 1);
     lost++;
@@ -383,7 +383,7 @@ function countLost(run: Run): void {
 
 function reserve(
   run: Run,
-  { reservations, atLeast, changes }: RunBatch<Place>,
+  { reservations, atLeast, changes }: RunBatch<OutcomeLocation>,
   at: number,
   answers: Map<Reservation, Answer>,
 ): void {

@@ -1,10 +1,10 @@
 import { existsSync, statSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { errorText, isDiskFull, StopError, UsageError } from '../../errors.js';
-import type { Lock } from '../../lock.js';
-import type { CalledOutcome } from '../../model.js';
-import type { Counts } from '../counters.js';
+import type { Counts } from '../../core/counters.js';
+import { errorText, isDiskFull, StopError, UsageError } from '../../core/errors.js';
+import type { Lock } from '../../core/lock.js';
+import type { CalledOutcome } from '../../core/model.js';
 import {
   type Answer,
   type Batch,
@@ -16,9 +16,9 @@ import {
   type Progress,
   type Reservation,
 } from '../ledger.js';
-import { MOST_OWN } from '../own-outcomes.js';
+import { MOST_CACHED } from '../outcome-cache.js';
 import { LedgerFile } from './ledger-file.js';
-import { type Change, keptAs, LedgerState, type Place, settledAt } from './ledger-state.js';
+import { type Change, LedgerState, type OutcomeLocation, settledAt, withOutcome } from './ledger-state.js';
 
 /** The file is rewritten when it is this many bytes larger than twice its kept outcomes. */
 const FORGOTTEN = 4 * 2 ** 20;
@@ -94,16 +94,16 @@ export class EmbeddedLedger implements Ledger {
     const { counts, atLeast } = batch;
     const reservations = batch.reservations.filter(({ looks }) => !looks);
     const outcomes = batch.settled.flatMap(({ outcome }) => (outcome === null ? [] : [outcome]));
-    let places: readonly Place[] = [];
+    let places: readonly OutcomeLocation[] = [];
     if (batch.settled.length + counts.size + reservations.length > 0) {
       const settled = batch.settled.map((each) =>
-        keptAs(each, each.outcome === null ? null : (true as const)),
+        withOutcome(each, each.outcome === null ? null : (true as const)),
       );
       const change = { at, settled, counts: [...counts], reservations, atLeast: [...atLeast] };
       places = this.#append({ do: 'write', ...change }, outcomes);
     }
     const answers = this.#state.write({ ...batch, settled: settledAt(batch.settled, places) }, at);
-    if (this.#state.keptBytes <= MOST_OWN) {
+    if (this.#state.keptBytes <= MOST_CACHED) {
       for (const [i, place] of places.entries()) place.own = outcomes[i] ?? null;
     }
     return batch.reservations.map((each, i) => this.#withInterim(each, answers[i] ?? NO_ANSWER));
@@ -177,7 +177,7 @@ export class EmbeddedLedger implements Ledger {
     this.#file.close();
   }
 
-  #outcomeAt(place: Place): CalledOutcome {
+  #outcomeAt(place: OutcomeLocation): CalledOutcome {
     return place.own ?? JSON.parse(this.#file.read(place));
   }
 
@@ -187,7 +187,7 @@ export class EmbeddedLedger implements Ledger {
   }
 
   /** @throws StopError when the disk refuses or the directory is taken; then nothing has changed */
-  #append(change: Change, outcomes: readonly CalledOutcome[] = []): readonly Place[] {
+  #append(change: Change, outcomes: readonly CalledOutcome[] = []): readonly OutcomeLocation[] {
     this.#assertHeld();
     if (this.#file.bytes > this.#enough) this.#rewrite();
     try {
@@ -228,7 +228,7 @@ export class EmbeddedLedger implements Ledger {
 
   /** Writes what is known to another file, which replaces this one. */
   #writeAnew(): void {
-    const moved = new Map<Place, Place>();
+    const moved = new Map<OutcomeLocation, OutcomeLocation>();
     const draft = LedgerFile.draft(this.path);
     try {
       this.#copyTo(draft, moved);
@@ -250,8 +250,11 @@ export class EmbeddedLedger implements Ledger {
   }
 
   /** @param moved receives the place of each outcome in the other file */
-  #copyTo(next: LedgerFile, moved: Map<Place, Place>): void {
-    const copy = (kept: ReadonlyMap<number, Place>, changeFor: (rows: readonly number[]) => Change): void => {
+  #copyTo(next: LedgerFile, moved: Map<OutcomeLocation, OutcomeLocation>): void {
+    const copy = (
+      kept: ReadonlyMap<number, OutcomeLocation>,
+      changeFor: (rows: readonly number[]) => Change,
+    ): void => {
       for (const part of partsOf(kept)) {
         const places = part.map(([, place]) => place);
         const copies = next.copy(changeFor(part.map(([row]) => row)), this.#file, places);
@@ -298,11 +301,11 @@ const NO_CHANGE: Change = {
 
 const REMEDY = 'Free some space and run the same command: it goes on where it stopped.';
 
-const NO_PLACES: ReadonlyMap<number, Place> = new Map();
+const NO_PLACES: ReadonlyMap<number, OutcomeLocation> = new Map();
 
 /** Parts that fit into memory. */
-function partsOf(kept: ReadonlyMap<number, Place>): (readonly [row: number, Place])[][] {
-  const parts: (readonly [row: number, Place])[][] = [];
+function partsOf(kept: ReadonlyMap<number, OutcomeLocation>): (readonly [row: number, OutcomeLocation])[][] {
+  const parts: (readonly [row: number, OutcomeLocation])[][] = [];
   let bytes = COPIED;
   for (const each of kept) {
     if (bytes >= COPIED) {

@@ -1,5 +1,5 @@
 import type { JobJson, JobsOptions } from 'bullmq';
-import { steadyNow } from '../../clock.js';
+import { steadyNow } from '../../core/clock.js';
 
 /** State of an entry. BullMQ calls a waiting one with a priority `prioritized`. */
 export type State = 'waiting' | 'active' | 'delayed' | 'completed' | 'failed';

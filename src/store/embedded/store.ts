@@ -1,8 +1,8 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { errorText, isDiskFull, isFileLimit, StopError, UsageError } from '../../errors.js';
-import { makePrivateFolder, prepareStateDir } from '../../folder.js';
-import { acquireLock, type Lock, LockedError } from '../../lock.js';
+import { errorText, isDiskFull, isFileLimit, StopError, UsageError } from '../../core/errors.js';
+import { makePrivateFolder, prepareStateDir } from '../../core/folder.js';
+import { acquireLock, type Lock, LockedError } from '../../core/lock.js';
 import { StoreHealth } from '../health.js';
 import type { Store, StoreOptions } from '../store.js';
 import { FileKeyValue } from './key-value.js';
@@ -103,7 +103,7 @@ async function claimDirectory({
   );
 }
 
-/** Why the directory cannot be used; leaves a limit of open files to `last-words.ts`. */
+/** Why the directory cannot be used; leaves a limit of open files to `exit-message.ts`. */
 function unusable(directory: string, error: unknown): unknown {
   if (error instanceof UsageError || isFileLimit(error)) return error;
   if (error instanceof StopError) {

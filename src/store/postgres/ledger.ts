@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import type { CalledOutcome } from '../../model.js';
-import { COUNTERS, type Counts, inOrder, NO_COUNTS } from '../counters.js';
+import { COUNTERS, type Counts, inOrder, NO_COUNTS } from '../../core/counters.js';
+import type { CalledOutcome } from '../../core/model.js';
 import {
   type Answer,
   answerOf,
@@ -14,7 +14,7 @@ import {
   type Progress,
   type RowReply,
 } from '../ledger.js';
-import { OwnOutcomes } from '../own-outcomes.js';
+import { OutcomeCache } from '../outcome-cache.js';
 import * as statements from './statements.js';
 
 export interface Sql {
@@ -40,7 +40,7 @@ export class PostgresLedger implements Ledger {
   /** Identifies this process among the writers of a run. */
   readonly #writer = randomBytes(9).toString('base64');
   #writes = 0;
-  readonly #own = new OwnOutcomes();
+  readonly #own = new OutcomeCache();
 
   constructor(
     private readonly sql: Sql,

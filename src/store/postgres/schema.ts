@@ -1,6 +1,6 @@
 import { type PgPool, runMigrations } from 'bullmq';
-import { UsageError } from '../../errors.js';
-import { COUNTERS } from '../counters.js';
+import { COUNTERS } from '../../core/counters.js';
+import { UsageError } from '../../core/errors.js';
 import { LEDGER_TIMES, type LedgerTimes } from '../ledger.js';
 import type { Sql } from './ledger.js';
 import { LAYOUT, MAKE_WRITE, WRITE_SIGNATURE } from './statements.js';

@@ -1,5 +1,5 @@
-import { COUNTERS } from '../counters.js';
-import { OWN, UNKNOWN_TEXT } from '../ledger.js';
+import { COUNTERS } from '../../core/counters.js';
+import { OWN_CALL, UNKNOWN_TEXT } from '../ledger.js';
 
 /** The ledger's statements on PostgreSQL, one per method. The clock is always the server's. */
 
@@ -32,7 +32,7 @@ WITH before AS MATERIALIZED (
   ON CONFLICT (run, writer) DO UPDATE SET seen_at = now()
 ), lost AS (
   DELETE FROM promptmill.flight AS f USING head, before
-  WHERE before.lost AND f.run = head.run AND f.calls[1] LIKE '${OWN}%' AND cardinality(f.calls) = 1
+  WHERE before.lost AND f.run = head.run AND f.calls[1] LIKE '${OWN_CALL}%' AND cardinality(f.calls) = 1
   RETURNING f.row
 ), counted AS (
   INSERT INTO promptmill.calls AS c (run, writer, ${NAMES})

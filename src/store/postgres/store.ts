@@ -10,9 +10,9 @@ import {
   UnsupportedPostgresVersionError,
 } from 'bullmq';
 import pg from 'pg';
-import { reconnectMs } from '../../backoff.js';
-import { within } from '../../clock.js';
-import { UsageError } from '../../errors.js';
+import { reconnectMs } from '../../core/backoff.js';
+import { within } from '../../core/clock.js';
+import { UsageError } from '../../core/errors.js';
 import { withoutPassword } from '../address.js';
 import { openingErrorOf } from '../error.js';
 import { StoreHealth } from '../health.js';
@@ -39,7 +39,7 @@ export async function openPostgresStore(url: URL, options: StoreOptions): Promis
     keepAlive: true,
     application_name: 'promptmill',
   };
-  await lookAtServer(config, shown);
+  await openServerReadOnly(config, shown);
 
   const health = new StoreHealth(shown);
   const pool = new LastingPool(config, health);
@@ -76,7 +76,7 @@ function withSettings(url: URL): string {
 const LOOK = `SELECT current_setting('server_encoding') AS encoding, current_setting('transaction_read_only') AS read_only`;
 
 /** Connects once, so that a wrong address or password is reported and not retried for ever. */
-async function lookAtServer(config: pg.PoolConfig, shown: string): Promise<void> {
+async function openServerReadOnly(config: pg.PoolConfig, shown: string): Promise<void> {
   let probe: pg.Client | null = null;
   try {
     // This already reads the certificates that the address names.

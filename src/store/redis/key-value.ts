@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { errorText } from '../../errors.js';
+import { errorText } from '../../core/errors.js';
 import {
   type Cell,
   type Folder,

@@ -1,8 +1,8 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
-import { errorText, UsageError } from '../../errors.js';
-import type { CalledOutcome } from '../../model.js';
-import { COUNTERS, type Counts, eachOf, inOrder, NO_COUNTS } from '../counters.js';
+import { COUNTERS, type Counts, eachOf, inOrder, NO_COUNTS } from '../../core/counters.js';
+import { errorText, UsageError } from '../../core/errors.js';
+import type { CalledOutcome } from '../../core/model.js';
 import {
   type Answer,
   answerOf,
@@ -19,7 +19,7 @@ import {
   type RowReply,
   type RunBatch,
 } from '../ledger.js';
-import { OwnOutcomes } from '../own-outcomes.js';
+import { OutcomeCache } from '../outcome-cache.js';
 import { CLOSE, FORGET, OPEN, OTHER_VERSION, PROGRESS, STOP, WAITING, WRITE } from './scripts.js';
 
 type Argument = string | number;
@@ -42,7 +42,7 @@ type Progressed = readonly [
 
 /** The ledger on Redis and Valkey. {@link file://./scripts.ts} describes its keys. */
 export class RedisLedger implements Ledger {
-  readonly #own = new OwnOutcomes();
+  readonly #own = new OutcomeCache();
 
   constructor(
     private readonly client: Redis,

@@ -1,5 +1,5 @@
-import { COUNTERS } from '../counters.js';
-import { OWN, UNKNOWN_TEXT } from '../ledger.js';
+import { COUNTERS } from '../../core/counters.js';
+import { OWN_CALL, UNKNOWN_TEXT } from '../ledger.js';
 
 /**
  * The ledger's writes on Redis. Each is one script, so it happens whole or not at all.
@@ -54,7 +54,7 @@ if before[1] and tonumber(before[1]) < execution then
     local lost = 0
     local flight = redis.call('HGETALL', KEYS[5])
     for i = 1, #flight, 2 do
-      if string.match(flight[i + 1], '^%d+\\n${OWN}[^\\n]*$') then
+      if string.match(flight[i + 1], '^%d+\\n${OWN_CALL}[^\\n]*$') then
         redis.call('HDEL', KEYS[5], flight[i])
         lost = lost + 1
       end

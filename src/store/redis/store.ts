@@ -1,7 +1,7 @@
 import { type BackendFactory, createRedisBackend, type RedisQueueBackend } from 'bullmq';
 import { Redis, type RedisOptions } from 'ioredis';
-import { reconnectMs } from '../../backoff.js';
-import { within } from '../../clock.js';
+import { reconnectMs } from '../../core/backoff.js';
+import { within } from '../../core/clock.js';
 import { withoutPassword } from '../address.js';
 import { openingErrorOf, storeErrorOf } from '../error.js';
 import { StoreHealth } from '../health.js';
@@ -31,7 +31,7 @@ const settings = (health: StoreHealth) =>
 export async function openRedisStore(url: URL, options: StoreOptions): Promise<Store> {
   const shown = withoutPassword(url.href);
   const health = new StoreHealth(shown);
-  await lookAtServer(url, shown, options.onWarning);
+  await openServerReadOnly(url, shown, options.onWarning);
 
   const client = new Redis(url.href, settings(health));
   // Without a listener ioredis prints every failed attempt to connect. A refused password arrives only here.
@@ -67,7 +67,11 @@ const queueBackend: BackendFactory<RedisQueueBackend> = (...parts) => {
 };
 
 /** Connects once, so that a wrong address or password is reported and not retried for ever. */
-async function lookAtServer(url: URL, shown: string, onWarning: (message: string) => void): Promise<void> {
+async function openServerReadOnly(
+  url: URL,
+  shown: string,
+  onWarning: (message: string) => void,
+): Promise<void> {
   const probe = new Redis(url.href, {
     connectTimeout: START_MS,
     lazyConnect: true,

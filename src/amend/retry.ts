@@ -1,0 +1,249 @@
+import type { FinishedSummary } from '../account/read-summary.js';
+import type { Settings } from '../config/settings.js';
+import { UsageError } from '../core/errors.js';
+import { count, counted } from '../core/figures.js';
+import { prepareStateDir } from '../core/folder.js';
+import type { Outcome, Row } from '../core/model.js';
+import { outputBytes } from '../output/output-bytes.js';
+import { merged } from '../output/rewrite.js';
+import { changes, partValues } from '../resume/fingerprint.js';
+import { openFinished } from '../resume/finished-output.js';
+import type { OutputFiles } from '../resume/output-files.js';
+import { isReplaced, type OutputTarget, takeOutput } from '../resume/output-target.js';
+import { beginExecution } from '../resume/resume.js';
+import { type Input, openInput } from '../run/input.js';
+import { announce, execute, type RunResult } from '../run/pipeline.js';
+import { type Plan, planRows } from '../run/plan.js';
+import type { OfflineContext } from '../run/run-context.js';
+import type { Finishing } from '../run/step.js';
+import { scoresLost, summaryWith } from './amended-summary.js';
+import { type ChosenRows, chooseRows } from './chosen-rows.js';
+import { assertInput } from './input-of-output.js';
+import { assertSameLayout } from './layout.js';
+import { answerThen, initialTally, type RetriedOutput, recountedTally } from './new-tally.js';
+import { isUntouched } from './review-file.js';
+import type { Selection } from './selection.js';
+
+/** When the retry has finished, the summary is that of the output. */
+type RetryResult = RunResult & Required<Pick<RunResult, 'retried'>>;
+
+/**
+ * Calls rows of a finished output again with the current job, and replaces their records. It is a small run
+ * with its own part file and manifest: the output is unchanged until the end, and the same call resumes after
+ * a crash.
+ * @param settings of the job, with this output, and the selection as text in `retry`
+ * @throws UsageError when it cannot start; then nothing was sent
+ */
+export async function retryOutput(
+  settings: Settings,
+  selection: Selection,
+  context: OfflineContext,
+): Promise<RetryResult> {
+  const target = await takeOutput(settings, new Date(), context);
+  if (target === null) throw new Error('a finished output is a file');
+  try {
+    assertSameRows(target, settings);
+    const before = await summaryOf(target);
+    assertSameService(before, settings);
+    prepareStateDir(settings.stateDir);
+    const job = amendingJob(settings, before);
+    const input = await openInput(settings, context);
+    try {
+      await assertInput(input, before, settings);
+      const plan = await planRows(job, input.survey);
+      return await retry({ settings, job, target, before, input, plan }, selection, context);
+    } finally {
+      input.discard();
+    }
+  } finally {
+    target.lock?.release();
+  }
+}
+
+interface Retry {
+  readonly settings: Settings;
+  /** The settings for calling rows: settings that depend on all rows of the output are fixed. */
+  readonly job: Settings;
+  readonly target: OutputTarget;
+  readonly before: FinishedSummary;
+  readonly input: Input;
+  readonly plan: Plan;
+}
+
+async function retry(parts: Retry, selection: Selection, around: OfflineContext): Promise<RetryResult> {
+  const { settings, job, target, before, input, plan } = parts;
+  const { path, format } = settings.output;
+  const { files, renamed, unfinished } = target;
+  const { say } = around;
+  if (!renamed) await assertSameLayout(path, plan.format);
+  const { signal } = around.halt;
+  // Killed after the output was named: nothing is left to call.
+  const chosen = renamed ? null : await chooseRows(job, selection, plan.format, signal);
+  const numbers = chosen?.numbers ?? [];
+  const total = renamed ? (unfinished?.rows ?? 0) : numbers.length;
+  if (total === 0) {
+    say(`no row of ${path} is to be called again (${settings.retry}): nothing was changed`);
+    return nothing(before, files);
+  }
+  const lost = scoresLost(settings, before, plan.format);
+  const retried = chosen && retriedOutput(parts, chosen, lost === null);
+  const tally = retried !== null && unfinished === null ? await initialTally(retried) : null;
+  const context = await around.connect();
+
+  say(`retrying ${count(total)} of ${counted(before.rows.total, 'row')} of ${path} (${settings.retry})`);
+  const changed = changes(before.details.settings, partValues(settings));
+  if (changed.length > 0) say(`the job has changed since the output was made: ${changed.join(', ')}`);
+  if (lost !== null && chosen !== null) say(`warning: ${lost}`);
+
+  const rows: Input = {
+    ...input,
+    survey: { ...input.survey, rows: total, badRows: 0 },
+    total,
+    rows: (options) => picked(input, numbers, options),
+  };
+  const begun: OutputTarget = {
+    ...target,
+    ...(tally !== null && {
+      retry: {
+        replaces: before.details.written.sha256,
+        retry: { asked: settings.retry ?? '', before, rest: tally, tally },
+      },
+    }),
+  };
+  // The answers of the last run are the ones to call again.
+  const called = { ...job, reuse: { ...job.reuse, onlyNew: false } };
+  const execution = await beginExecution(begun, rows, plan.header, called, context, (opened) =>
+    announce(settings, context, rows, opened),
+  );
+  const amendment = {
+    steps: [
+      {
+        async run({ committer }: Finishing) {
+          const written = committer.written();
+          if (written === null) return true;
+          await committer.rewrite(merged(outputBytes(path), format, numbers, written()));
+          const [bytes, then] = [committer.whole(), committer.manifest.retry?.tally];
+          if (retried?.chosen.failed !== null || bytes === null || then === undefined) return true;
+          try {
+            committer.countedAgain(
+              await recountedTally(retried, { name: path, format, bytes }, then, signal),
+            );
+            return true;
+          } catch (error) {
+            if (signal.aborted && error === signal.reason) return false;
+            throw error;
+          }
+        },
+      },
+    ],
+    summary: (own: Parameters<typeof summaryWith>[0]) =>
+      summaryWith(own, execution.committer.manifest, settings, lost === null),
+    mayReview: async () =>
+      execution.committer.manifest.reviewing === true || (await isUntouched(files.review, plan, settings)),
+  };
+  const recordsOf: Plan = {
+    ...plan,
+    recordOf: (row, outcome) => {
+      const numberOf = (place: number): number => numbers[place - 1] ?? place;
+      const record = plan.recordOf({ ...row, number: numberOf(row.number) }, real(outcome, numberOf));
+      return { ...record, outcome };
+    },
+  };
+  const result = await execute(
+    { ...execution, input: rows, plan: recordsOf, amendment },
+    called,
+    context,
+  ).finally(execution.close);
+  return { ...result, retried: total };
+}
+
+function retriedOutput(
+  { settings, job, before, plan }: Retry,
+  chosen: ChosenRows,
+  scored: boolean,
+): RetriedOutput {
+  const isSame = before.details.settings['answer'] === partValues(settings)['answer'];
+  // Reading rows answered by people again needs the job's whole answer settings.
+  const known = before.merged_review === undefined ? answerThen(before) : null;
+  const then = isSame ? settings.answer : known;
+  const answer = then && amendingJob({ ...settings, answer: then }, before).answer;
+  return { settings: job, before, chosen, format: plan.format, scored, answer };
+}
+
+/** Rehearsals are not billed, and emulated answers do not mix with real ones. @throws UsageError */
+function assertSameService({ output, emulated }: FinishedSummary, settings: Settings): void {
+  if (emulated === settings.emulated) return;
+  throw emulated
+    ? new UsageError(
+        'output_of_rehearsal',
+        `${output} is a rehearsal: an emulator answered its rows, and the service is not called for them`,
+        'Add --emulate to call its rows again, or run the job without --emulate.',
+      )
+    : new UsageError(
+        'output_not_of_rehearsal',
+        `${output} has the answers of the service, and an emulator's are not put among them`,
+        'Leave out --emulate, or rehearse the job with: promptmill run JOB --emulate.',
+      );
+}
+
+/** @throws UsageError when the unfinished retry is of other rows */
+function assertSameRows({ files, unfinished }: OutputTarget, { retry }: Settings): void {
+  const { asked } = unfinished?.retry ?? {};
+  if (asked === undefined || asked === retry) return;
+  throw new UsageError(
+    'retry_unfinished',
+    `${files.manifest} is an unfinished retry of other rows`,
+    `Go on with it: promptmill retry ${files.output} ${asked}; or discard it with --restart.`,
+  );
+}
+
+/** The summary before this retry, which a killed retry may have replaced already. */
+async function summaryOf({ files, unfinished, discarded }: OutputTarget): Promise<FinishedSummary> {
+  const { output } = files;
+  if (unfinished?.retry !== undefined) return unfinished.retry.before;
+  if (discarded?.retry !== undefined && (await isReplaced(output, discarded))) return discarded.retry.before;
+  return (await openFinished(output, 'refuse')).summary;
+}
+
+/** The threshold of `answer.abstain` stays. @throws UsageError when the summary does not contain it */
+function amendingJob(settings: Settings, { output, details }: FinishedSummary): Settings {
+  const { answer } = settings;
+  if (answer.kind !== 'labels' || answer.abstainFor === undefined) return settings;
+  const { abstainFor: _, ...spec } = answer;
+  const { abstain } = details.steps;
+  if (abstain !== undefined)
+    return { ...settings, answer: { ...spec, abstainBelow: abstain.threshold ?? 0 } };
+  throw new UsageError(
+    'no_threshold',
+    `the job has answer.abstain, and the summary of ${output} has no threshold that was found for it`,
+    'Take answer.abstain_below with a threshold of your own, or run the job again with --overwrite.',
+  );
+}
+
+function nothing(summary: FinishedSummary, files: OutputFiles): RetryResult {
+  const { total } = summary.rows;
+  return { summary, halted: null, files, review: null, report: null, beyond: 0, kept: total, retried: 0 };
+}
+
+/** The rows with these numbers, renumbered from 1. */
+async function* picked(
+  { rows }: Input,
+  numbers: readonly number[],
+  options: Parameters<Input['rows']>[0],
+): AsyncGenerator<Row> {
+  let next = 0;
+  if (numbers.length === 0) return;
+  for await (const row of rows(options)) {
+    if (row.number !== numbers[next]) continue;
+    next++;
+    yield { ...row, number: next };
+    if (next === numbers.length) return;
+  }
+}
+
+/** Translates the number of a copied outcome's source from the retry to the input. */
+function real(outcome: Outcome, numberOf: (place: number) => number): Outcome {
+  if (outcome.status === 'skipped' || outcome.origin === undefined || !('copied_from' in outcome.origin))
+    return outcome;
+  return { ...outcome, origin: { copied_from: numberOf(outcome.origin.copied_from) } };
+}

@@ -1,0 +1,98 @@
+import { costOf, type Prices } from '../account/summary.js';
+import { cost, count } from '../core/figures.js';
+import type { Parameters, Problem, Tokens } from '../core/model.js';
+import { candidatesOf, DEFAULT_MAX_TOKENS } from '../service/parameters.js';
+import type { Bounds } from '../store/ledger.js';
+
+export const NO_TOKENS: Tokens = { prompt_tokens: 0, completion_tokens: 0 };
+
+/** `limits.budget`; null where not set. */
+export interface Budget {
+  /** Prompt and completion tokens together. */
+  readonly tokens: number | null;
+  /** In the currency of the prices. */
+  readonly cost: number | null;
+  /** Per 1,000 tokens. A job with a cost limit and no prices is refused. */
+  readonly prices: Prices | null;
+}
+
+export const plus = (a: Tokens, b: Tokens): Tokens => ({
+  prompt_tokens: a.prompt_tokens + b.prompt_tokens,
+  completion_tokens: a.completion_tokens + b.completion_tokens,
+});
+
+export const minus = (a: Tokens, b: Tokens): Tokens => ({
+  prompt_tokens: a.prompt_tokens - b.prompt_tokens,
+  completion_tokens: a.completion_tokens - b.completion_tokens,
+});
+
+export const most = (a: Tokens, b: Tokens): Tokens => ({
+  prompt_tokens: Math.max(a.prompt_tokens, b.prompt_tokens),
+  completion_tokens: Math.max(a.completion_tokens, b.completion_tokens),
+});
+
+export const least = (a: Tokens, b: Tokens): Tokens => ({
+  prompt_tokens: Math.min(a.prompt_tokens, b.prompt_tokens),
+  completion_tokens: Math.min(a.completion_tokens, b.completion_tokens),
+});
+
+/**
+ * More than any answer has. Caps `max_tokens` (2^53−1 means "as many as possible"), so that sums fit into a
+ * number and the stores' integers.
+ */
+const MOST_GENERATED = 2 ** 32;
+
+/** Upper bound of a prompt's bill: the service bills no more than it may generate. */
+export function mostBilled(promptTokens: number, parameters: Parameters): Tokens {
+  const generated = (parameters.max_tokens ?? DEFAULT_MAX_TOKENS) * candidatesOf(parameters);
+  return { prompt_tokens: promptTokens, completion_tokens: Math.min(generated, MOST_GENERATED) };
+}
+
+/** The limit that a sum exceeds, or null. The cost is as the summary shows it. */
+export function passed({ tokens, cost: money, prices }: Budget, sum: Tokens): 'tokens' | 'cost' | null {
+  if (tokens !== null && sum.prompt_tokens + sum.completion_tokens > tokens) return 'tokens';
+  if (money !== null && prices !== null && costOf(sum, prices) > money) return 'cost';
+  return null;
+}
+
+const WITHOUT_END = Number.MAX_SAFE_INTEGER;
+
+/** The ledger's form: a sum is within it when {@link passed} returns null. */
+export function boundsOf({ tokens, cost: money, prices }: Budget): Bounds {
+  const bounds = { tokens: tokens ?? WITHOUT_END, cost: 0, promptPrice: 0, completionPrice: 0 };
+  if (money === null || prices === null) return bounds;
+  // The summary rounds costs to a millionth; prices are per 1,000 tokens.
+  const millionths = Math.floor(money * 1e6 + 1e-6) + 0.4999;
+  return {
+    ...bounds,
+    cost: millionths / 1e3,
+    promptPrice: prices.prompt,
+    completionPrice: prices.completion,
+  };
+}
+
+export function budgetProblem(budget: Budget, spent: Tokens, next: Tokens): Problem {
+  const limit = passed(budget, plus(spent, next)) ?? 'tokens';
+  const figure = (tokens: Tokens): string =>
+    limit === 'cost' && budget.prices !== null
+      ? cost(costOf(tokens, budget.prices))
+      : count(tokens.prompt_tokens + tokens.completion_tokens);
+  const given = limit === 'cost' ? cost(budget.cost ?? 0) : count(budget.tokens ?? 0);
+  return {
+    code: 'budget',
+    message:
+      `limits.budget.${limit} is ${given}, of which ${figure(spent)} is spent, and the next call could take ${figure(next)}. ` +
+      `Raise limits.budget.${limit} in the job file, and the same command goes on.`,
+  };
+}
+
+/** `120,000 of 2,000,000 tokens and cost 1.20 of 25.00`. */
+export function spentText({ tokens, cost: money, prices }: Budget, spent: Tokens): string {
+  const parts = [
+    ...(tokens === null
+      ? []
+      : [`${count(spent.prompt_tokens + spent.completion_tokens)} of ${count(tokens)} tokens`]),
+    ...(money === null || prices === null ? [] : [`cost ${cost(costOf(spent, prices))} of ${cost(money)}`]),
+  ];
+  return parts.join(' and ');
+}

@@ -1,0 +1,257 @@
+import { createReadStream, existsSync, readdirSync, statSync } from 'node:fs';
+import { rename, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { UsageError } from '../core/errors.js';
+import { makePrivateFolder } from '../core/folder.js';
+import type { Parameters, Row } from '../core/model.js';
+import { MOST_KEYS, OffsetIndex } from '../core/offset-index.js';
+import { syncFolder, writeAside, writing } from '../output/writer.js';
+import { idReader, type ReuseSettings, type RowKeys, rowKeys } from '../prompt/reuse-keys.js';
+import type { ServiceAddress } from '../service/endpoint.js';
+import type { EndpointSpec } from '../service/endpoint-spec.js';
+import type { Survey } from '../source/source.js';
+import { OUTCOME_TTL_MS } from '../store/ledger.js';
+import {
+  ANSWERED,
+  answeredPath,
+  cannotStore,
+  isFinishedBy,
+  OutcomeFile,
+  OutcomeReader,
+  type OutcomeSource,
+  outcomesPath,
+  type StoredOutcome,
+  scan,
+  takenOver,
+} from './outcome-file.js';
+
+/** Suffix of an unfinished copy; its name begins with the original's, so that the next try replaces it. */
+const COPY = '.tmp';
+
+export interface ReuseMatch {
+  readonly keys: RowKeys;
+  /** Null: the row is sent. */
+  readonly source: OutcomeSource | null;
+}
+
+type Taken = Pick<StoredOutcome, 'outcome' | 'run'>;
+
+export type KnownRow = Taken & Pick<ReuseMatch, 'keys'>;
+
+interface ReuseParts {
+  readonly settings: {
+    readonly job: string;
+    readonly stateDir: string;
+    readonly reuse: ReuseSettings;
+    readonly parameters: Parameters;
+    readonly endpoint: EndpointSpec;
+    readonly emulated: boolean;
+  };
+  readonly address: ServiceAddress;
+  /** `total`: rows that the run will have. */
+  readonly input: { readonly survey: Survey; readonly total: number };
+  readonly manifest: { readonly run: string; readonly rows: number };
+  /** The run's former name: its outcomes are taken along. @default none */
+  readonly from?: string | undefined;
+  /** Most distinct requests remembered. @default {@link MOST_KEYS} */
+  readonly most?: number;
+}
+
+/**
+ * Finds rows that need not be called, and keeps outcomes for later rows of this run (`input.dedupe`) or of
+ * the job's next one (`input.only_new`).
+ *
+ * Outcomes go to their own file, synced before the manifest of the same commit: it never has less than the
+ * manifest counts, and a resume cuts off the rest. If it is missing, rows are called.
+ */
+export class Reuse {
+  private constructor(
+    private readonly parts: ReuseParts,
+    private readonly paths: { readonly own: string; readonly answered: string },
+    private readonly keysOf: ReturnType<typeof rowKeys>,
+    private readonly asked: OffsetIndex,
+    /** Rows that the job's last run answered. */
+    private readonly answers: OffsetIndex,
+    /** The file of the job's last run; null when there is none, or it is not needed. */
+    private readonly last: OutcomeReader | null,
+    /** Null when the run was killed after giving its file the final name. */
+    private readonly file: OutcomeFile | null,
+    private readonly isNew: boolean,
+  ) {}
+
+  /**
+   * @returns null for a job that reuses nothing
+   * @throws UsageError when the state directory is not writable
+   */
+  static async open(parts: ReuseParts): Promise<Reuse | null> {
+    const { settings, address, input, manifest, from } = parts;
+    const { stateDir, reuse } = settings;
+    const own = outcomesPath(stateDir, manifest.run);
+    try {
+      if (!reuse.dedupe && !reuse.onlyNew) return null;
+      makePrivateFolder(dirname(own));
+      const isNew = !existsSync(own);
+      const before = from === undefined ? own : outcomesPath(stateDir, from);
+      if (isNew && existsSync(before)) await copyAs(before, own);
+      await sweep(dirname(own), [own, before]);
+      const where = settings.emulated ? null : `${address.baseUrl}/${address.segment}`;
+      const answered = answeredPath(stateDir, settings.job, where);
+      const { deployment, apiVersion, style } = settings.endpoint;
+      const keysOf = rowKeys({
+        ...reuse,
+        idOf: idReader(reuse.id, input.survey),
+        parameters: settings.parameters,
+        service: [where, deployment, apiVersion, style],
+      });
+      // Both share the memory.
+      const both = reuse.dedupe && reuse.onlyNew;
+      const most = (parts.most ?? MOST_KEYS) / (both ? 2 : 1);
+      const answers = new OffsetIndex(most);
+      const last = reuse.onlyNew && existsSync(answered) ? new OutcomeReader(answered) : null;
+      if (last !== null) {
+        await scan(answered, ({ row, number }, at) => {
+          if (row !== null) answers.add(row, number, at);
+          return true;
+        });
+      }
+      const asked = new OffsetIndex(most);
+      const isKept = last !== null && !existsSync(own) && isFinishedBy(last, manifest.run);
+      const file = isKept
+        ? null
+        : await OutcomeFile.open(own, manifest.rows, ({ request, number }, at) => {
+            if (request !== null) asked.add(request, number, at);
+          });
+      await syncFolder(dirname(own));
+      return new Reuse(parts, { own, answered }, keysOf, asked, answers, last, file, isNew);
+    } catch (error) {
+      if (error instanceof UsageError) throw error;
+      throw cannotStore(stateDir, error);
+    }
+  }
+
+  get answered(): number {
+    return this.answers.size;
+  }
+
+  get isFull(): boolean {
+    return this.asked.isFull || this.answers.isFull;
+  }
+
+  /** Call once for each row to be sent, in input order. */
+  match(row: Row, prompt: string, own: Parameters | null): ReuseMatch {
+    const keys = this.keysOf(row, prompt, own);
+    const found = keys.row === null ? null : this.answers.find(keys.row);
+    const first = keys.request === null ? null : this.asked.find(keys.request);
+    // A carried row is still an original for later rows with the same request.
+    if (keys.request !== null && first === null) this.asked.add(keys.request, row.number, null);
+    if (typeof found?.at === 'number') return { keys, source: { kind: 'carried', at: found.at } };
+    if (keys.request === null || first === null) return { keys, source: null };
+    return { keys, source: { kind: 'copied', from: first.row, key: keys.request } };
+  }
+
+  /** @param known rows of the commit so far: an original may be among them */
+  take(source: OutcomeSource, known: ReadonlyMap<number, KnownRow>): Taken {
+    if (source.kind === 'carried') {
+      const { outcome, run } = read(this.last, source.at);
+      return { outcome: takenOver(outcome, { carried_from: run }), run };
+    }
+    const original = known.get(source.from) ?? read(this.file, this.asked.find(source.key)?.at);
+    return {
+      outcome: takenOver(original.outcome, { copied_from: source.from }),
+      run: original.run,
+    };
+  }
+
+  /**
+   * Durable when it resolves.
+   * @throws WriteError
+   */
+  async keep(known: ReadonlyMap<number, KnownRow>): Promise<void> {
+    const kept: StoredOutcome[] = [];
+    for (const [number, { keys, ...taken }] of known) {
+      const { row, request } = keys;
+      const original = request !== null && this.asked.find(request)?.row === number;
+      // A failed row is kept for its copies only: the next run tries it again.
+      const answered = row !== null && taken.outcome.status !== 'failed';
+      if (!original && !answered) continue;
+      kept.push({ ...taken, number, row: answered ? row : null, request: original ? request : null });
+    }
+    const places = (await this.file?.append(kept)) ?? [];
+    for (const [i, { request }] of kept.entries()) {
+      const at = places[i];
+      if (request !== null && at !== undefined) this.asked.settle(request, at);
+    }
+  }
+
+  /**
+   * The run's answers replace those of the job's last run. A partial run (`--limit`) knows less, so it
+   * replaces none and keeps its own file to go on with.
+   * @throws WriteError
+   */
+  async finish(): Promise<void> {
+    const { settings, input, manifest } = this.parts;
+    const { own, answered } = this.paths;
+    if (this.file === null) return;
+    if (input.total < input.survey.rows) {
+      await this.close();
+      if (settings.reuse.onlyNew && !existsSync(answered)) await copyAs(own, answered);
+      return;
+    }
+    if (!settings.reuse.onlyNew) {
+      await this.discard();
+      return;
+    }
+    await this.file.finish(manifest.run);
+    await writing(answered, async () => rename(own, answered));
+    await syncFolder(dirname(answered));
+  }
+
+  /** The run does not begin: leaves no file that was not there before. */
+  async abandon(): Promise<void> {
+    if (this.isNew && this.file !== null) await this.discard();
+    else await this.close();
+  }
+
+  /** Nothing will continue this run. */
+  async discard(): Promise<void> {
+    await this.close();
+    await rm(this.paths.own, { force: true });
+  }
+
+  async close(): Promise<void> {
+    await this.file?.close();
+    this.last?.close();
+  }
+}
+
+/** @throws Error for a defect: every source is in a file, or was committed before */
+function read(file: OutcomeReader | OutcomeFile | null, at: number | null | undefined): StoredOutcome {
+  if (file === null || typeof at !== 'number')
+    throw new Error('a row takes an outcome over that is not there');
+  return file.at(at);
+}
+
+/** Renames the copy only when complete. @throws WriteError */
+async function copyAs(from: string, to: string): Promise<void> {
+  const copy = `${from}${COPY}`;
+  try {
+    await writeAside(copy, createReadStream(from, { highWaterMark: 1024 * 1024 }));
+    await writing(to, async () => rename(copy, to));
+  } catch (error) {
+    // On a full disk half a copy takes the space that the next try needs.
+    await rm(copy, { force: true }).catch(() => {});
+    throw error;
+  }
+  await syncFolder(dirname(to));
+}
+
+/** Removes leftover copies, and outcomes of runs idle so long that the ledger dropped theirs, too. */
+async function sweep(folder: string, own: readonly string[]): Promise<void> {
+  for (const name of readdirSync(folder)) {
+    const path = join(folder, name);
+    const isLeft = name.endsWith('.jsonl') ? !name.endsWith(ANSWERED) : name.endsWith(`.jsonl${COPY}`);
+    if (own.includes(path) || !isLeft) continue;
+    const age = Date.now() - (statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Date.now());
+    if (age > OUTCOME_TTL_MS) await rm(path, { force: true });
+  }
+}

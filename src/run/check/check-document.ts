@@ -1,0 +1,202 @@
+import { cost, count, duration } from '../../core/figures.js';
+import { adviceOn } from '../../render/advice.js';
+import { type Block, type Document, list, section, text } from '../../render/document.js';
+import type { CheckReport } from './check-report.js';
+import type { Finding } from './inspection.js';
+import type { QuotedBudget, Range } from './quote.js';
+
+/** Per finding; `--json` has more. */
+const MOST_NAMED = 5;
+/** Few enough that on 24 lines the rows above stay in sight. */
+const MOST_COLUMNS = 16;
+
+export function checkDocument(report: CheckReport): Document {
+  const { job, deployment, rows, requests, budget } = report;
+  const sum =
+    `${count(rows.total)} rows = ${count(rows.to_send)} to send${copiedText(rows)} + ${count(rows.failing)} failing ` +
+    `+ ${count(rows.skipped)} skipped`;
+  return {
+    title: job,
+    lead: [
+      { blocks: [list([job, `deployment ${deployment}`])] },
+      { blocks: [text(sum, { style: 'strong', isWhole: true })] },
+    ],
+    sections: [
+      section(
+        'skipped',
+        'Skipped',
+        report.skipped.map((finding) => text(skippedText(finding))),
+      ),
+      section('failing', 'Failing', report.problems.flatMap(findingBlocks)),
+      section(
+        'mistakes',
+        'Mistakes?',
+        report.mistakes.map((mistake) => text(mistake)),
+      ),
+      section('warnings', 'Warnings', report.warnings.flatMap(findingBlocks)),
+      section('tokens', 'Tokens', tokenBlocks(report)),
+      section('duplicates', 'Duplicates', duplicateBlocks(report)),
+      section('requests', 'Requests', [text(requests === 0 ? '' : count(requests))]),
+      section('votes', 'Votes', [text(votesText(report))]),
+      section('asked_again', 'Asked again', [text(furtherText(report))]),
+      section('cost', 'Cost', [text(costText(report))]),
+      section('time', 'Time', [text(timeText(report))]),
+      section('deadline', 'Deadline', [text(deadlineText(report))]),
+      section(
+        'budget',
+        'Budget',
+        budget.map((each) => text(budgetText(each, report))),
+      ),
+      section('columns', 'Columns', [list(report.columns, { most: MOST_COLUMNS })]),
+      section('first_prompt', 'First prompt', promptBlocks(report)),
+    ],
+    rest: '--json has more',
+  };
+}
+
+/** `9 to 12`, or a single figure. */
+function between({ least, most }: Range, figure: (value: number) => string): string {
+  return least === most ? figure(least) : `${figure(least)} to ${figure(most)}`;
+}
+
+/** `10 without review: lines 3, 8, 12, 40, 77 and 5 more` */
+function skippedText({ code, rows, examples }: Finding): string {
+  const named = examples.slice(0, MOST_NAMED).map(({ line }) => count(line));
+  const more = rows > named.length ? ` and ${count(rows - named.length)} more` : '';
+  const lines = named.length === 1 ? 'line' : 'lines';
+  return `${count(rows)} without ${code}: ${lines} ${named.join(', ')}${more}`;
+}
+
+function findingBlocks({ code, rows, examples }: Finding): Block[] {
+  const named = examples.slice(0, MOST_NAMED).map(({ line, message }) => `line ${count(line)}: ${message}`);
+  const more = rows > named.length ? [`and ${count(rows - named.length)} more`] : [];
+  return [
+    text(`${count(rows)} ${code}`),
+    list([...named, ...more], { isLines: true }),
+    text(adviceOn(code) ?? '', { isIndented: true }),
+  ];
+}
+
+function tokenBlocks({ tokens, rows }: CheckReport): Block[] {
+  if (rows.to_send === 0) return [];
+  const { prompt_tokens, completion_tokens, total_tokens, longest_prompt: longest, spread } = tokens;
+  const assumed = tokens.tokenizer_assumed
+    ? ' is assumed: the model of the deployment is not known, and service.model can name it. The count is approximate, so ' +
+      `totals and costs go from ${percentOf(1 - spread.least)} below it to ${percentOf(spread.most - 1)} above`
+    : '';
+  const about = tokens.tokenizer_assumed ? 'about ' : '';
+  return [
+    text(
+      `${about}${count(prompt_tokens)} prompt + ${between(completion_tokens, count)} completion = ` +
+        `${between(total_tokens, count)} total`,
+    ),
+    list(
+      longest === null
+        ? []
+        : [`longest prompt ${count(longest.tokens)}`, `line ${count(longest.line)}`, windowText(tokens)],
+    ),
+    text(`tokenizer ${tokens.tokenizer}${assumed}`),
+  ];
+}
+
+const windowText = ({ context_window: window }: CheckReport['tokens']): string =>
+  window === null ? 'context window not known' : `context window ${count(window)}`;
+
+/** Only of a job with `input.dedupe`. */
+const copiedText = ({ copied }: CheckReport['rows']): string =>
+  copied === undefined ? '' : ` + ${count(copied)} to copy`;
+
+function duplicateBlocks({ duplicates, rows: all }: CheckReport): Block[] {
+  const { rows, at_least, total_tokens, cost: money, examples } = duplicates;
+  if (rows === 0 && !at_least) return [];
+  return [
+    list([
+      `${at_least ? 'at least ' : ''}${count(rows)} rows ask what an earlier one asks`,
+      `${between(total_tokens, count)} tokens`,
+      ...(money === null ? [] : [`cost ${between(money, cost)}`]),
+    ]),
+    list(
+      examples
+        .slice(0, MOST_NAMED)
+        .map(({ line, same_as_line }) => `line ${count(line)} as ${count(same_as_line)}`),
+    ),
+    text(dedupeText(duplicates, all)),
+  ];
+}
+
+function dedupeText(duplicates: CheckReport['duplicates'], { copied }: CheckReport['rows']): string {
+  if (duplicates.dedupe_would_copy) return 'input.dedupe: true would copy their outcomes instead of calling';
+  if (copied === undefined || duplicates.rows === 0) return '';
+  const which = copied === duplicates.rows ? 'they' : `${count(copied)} of them`;
+  return `${which} are copied and not called (input.dedupe): no other figure counts them`;
+}
+
+function votesText({ votes, tokens, rows }: CheckReport): string {
+  if (votes === undefined || rows.to_send === 0) return '';
+  const { most } = tokens.completion_tokens;
+  return `${votes} choices of each row are billed (answer.votes): up to ${count(most)} completion tokens, ${count(most / votes)} without them`;
+}
+
+function furtherText({ further_calls: further, cost: money }: CheckReport): string {
+  if (further === undefined) return '';
+  const { most, ask_again: times, deployment } = further;
+  const again = times === 0 ? [] : [times === 1 ? 'once' : `${times} times`];
+  const last = deployment === null ? [] : [`${deployment} once`];
+  const how = [...again, ...last].join(', then ');
+  const prices = deployment === null || money === null ? '' : ', at the prices of the job';
+  return `up to ${count(most)} further calls for answers that do not fit (answer.on_invalid: ${how})${prices}: no other figure counts them`;
+}
+
+function costText({ cost: range, rows }: CheckReport): string {
+  if (rows.to_send === 0) return '';
+  if (range !== null) return between(range, cost);
+  return 'not quoted: add prices: { prompt: …, completion: … } (per 1,000 tokens) to the job file to see the cost';
+}
+
+function timeText({ time, rows }: CheckReport): string {
+  if (rows.to_send === 0) return '';
+  if (time === null) {
+    return 'not quoted: without limits.requests_per_minute or limits.tokens_per_minute it depends on the service alone';
+  }
+  return `${duration(time.seconds)} by limits.${time.limit}, as long as ${callText(time.call_seconds)}`;
+}
+
+const callText = (seconds: number): string => `a call takes ${duration(seconds)} or less on average`;
+
+function deadlineText({ deadline }: CheckReport): string {
+  if (deadline === null) return '';
+  const given = duration(deadline.seconds);
+  const call = callText(deadline.call_seconds);
+  switch (deadline.verdict) {
+    case 'holds':
+      return `${given} holds, as long as ${call}`;
+    case 'does_not_hold':
+      return `${given} does not hold: the quota is too small for it`;
+    case 'unknown':
+      return `${given}: cannot be said without a quota; it holds as long as ${call}`;
+  }
+}
+
+const STOPS = 'the run will stop, resumably';
+
+function budgetText({ limit, budget, verdict }: QuotedBudget, report: CheckReport): string {
+  const given = limit === 'tokens' ? `${count(budget)} tokens` : `cost ${cost(budget)}`;
+  switch (verdict) {
+    case 'inside':
+      return `${given} is enough`;
+    case 'exceeded':
+      return `${given} is not enough: the prompts alone take ${limit === 'tokens' ? count(report.tokens.total_tokens.least) : cost(report.cost?.least ?? 0)}; ${STOPS}`;
+    case 'depends':
+      return `${given} may not be enough: that depends on how long the answers are${report.further_calls === undefined ? '' : ', and how many do not fit'}; if not, ${STOPS}`;
+  }
+}
+
+function promptBlocks({ first_prompt: first }: CheckReport): Block[] {
+  if (first === null) return [];
+  return [
+    text(`line ${count(first.line)}, ${count(first.tokens)} tokens`),
+    { kind: 'code', text: first.text, isCut: first.clipped },
+  ];
+}
+
+const percentOf = (share: number): string => `${Math.round(100 * share)} %`;

@@ -1,0 +1,121 @@
+import type { Settings } from '../../config/settings.js';
+import { rowRequest } from '../../prompt/row-request.js';
+import { loadTokenizer, promptCounter } from '../../prompt/tokens.js';
+import { type ProgressDisplay, startProgress } from '../../render/progress.js';
+import { canDraw } from '../../render/screen.js';
+import { terminalText } from '../../render/terminal-text.js';
+import { assertNotInput } from '../../resume/output-checks.js';
+import { outputFiles } from '../../resume/output-files.js';
+import { ASSUMED_MODEL, modelBehind } from '../../service/catalogue.js';
+import { nameOf, rows } from '../../source/source.js';
+import { checkSteps } from '../finishing.js';
+import { type Input, openInput } from '../input.js';
+import { mistakes } from '../mistakes.js';
+import { type Plan, planRows } from '../plan.js';
+import { CHUNK_BYTES } from '../producer.js';
+import type { RunContext } from '../run-context.js';
+import { type CheckReport, type Counting, checkReport } from './check-report.js';
+import { type Inspected, Inspection } from './inspection.js';
+
+/** No key, no address. */
+type CheckContext = Pick<RunContext, 'stdin' | 'stderr' | 'halt' | 'quiet'>;
+
+const MEGABYTE = 1_000_000;
+
+/**
+ * Prepares every row as a run would, and adds it up. Sends nothing.
+ * @throws UsageError for what would keep a run from starting: a template, a column, an unusable input
+ * @throws the reason of the halt's signal
+ */
+export async function checkJob(settings: Settings, context: CheckContext): Promise<CheckReport> {
+  const { output } = settings;
+  if (output.path !== '-') assertNotInput(outputFiles(output.path), settings);
+  const input = await readInput(settings, context);
+  try {
+    const { note } = input.survey;
+    if (note !== undefined && !context.quiet)
+      context.stderr.write(terminalText(`${nameOf(input.spec)}: ${note}\n`));
+    const counting = countingFor(settings);
+    const plan = await planRows(settings, input.survey);
+    checkSteps(settings, input.survey, plan.format);
+    const likely = await mistakes(settings, input, plan, context.halt);
+    const inspected = await inspect(input, plan, settings, counting, context);
+    const columns = plan.format.names;
+    const surveyed = { sha256: input.survey.sha256, rows: input.total, columns, mistakes: likely };
+    return checkReport(settings, surveyed, counting, inspected);
+  } finally {
+    input.discard();
+  }
+}
+
+/** First reading: is the file complete, and which columns does it have? */
+async function readInput(settings: Settings, context: CheckContext): Promise<Input> {
+  let progress: ProgressDisplay | null = null;
+  try {
+    return await openInput(settings, context, (bytesRead, totalBytes) => {
+      progress ??= startProgress({
+        ...streamOf(context),
+        total: totalBytes / MEGABYTE,
+        unit: 'MB read',
+      });
+      progress.update({ done: bytesRead / MEGABYTE, failed: 0 });
+    });
+  } finally {
+    stop(progress);
+  }
+}
+
+async function inspect(
+  input: Input,
+  plan: Plan,
+  settings: Settings,
+  counting: Counting,
+  context: CheckContext,
+): Promise<Inspected> {
+  const { gold } = settings;
+  const inspection = new Inspection({
+    count: promptCounter(loadTokenizer(counting.encoding)),
+    contextWindow: counting.contextWindow,
+    tokensPerMinute: settings.limits.tokensPerMinute,
+    require: settings.input.require,
+    parameters: settings.parameters,
+    dedupe: settings.reuse.dedupe,
+    goldInPrompt: gold !== null && plan.requests.template?.names.includes(gold) ? gold : null,
+    grouping: {
+      chunkSize: settings.limits.chunkSize,
+      chunkBytes: CHUNK_BYTES,
+      promptsPerRequest: settings.limits.promptsPerRequest,
+    },
+  });
+  const progress = startProgress({ ...streamOf(context), total: input.total, unit: 'rows counted' });
+  try {
+    for await (const row of rows(input.spec, input.survey)) {
+      if (row.number > input.total) break;
+      context.halt.signal.throwIfAborted();
+      inspection.add(row, rowRequest(row, plan.requests));
+      progress.update({ done: inspection.rows, failed: inspection.failing });
+    }
+    return inspection.result();
+  } finally {
+    progress.stop();
+  }
+}
+
+/** The tokenizer of the model. A deployment of unknown name may hold any model: the newest is assumed. */
+function countingFor({ endpoint }: Settings): Counting {
+  const model = modelBehind(endpoint);
+  if (model === null) return { encoding: ASSUMED_MODEL.encoding, assumed: true, contextWindow: null };
+  return { encoding: model.encoding, assumed: false, contextWindow: model.contextWindow };
+}
+
+const streamOf = ({ stderr, quiet }: CheckContext) => ({
+  stream: stderr,
+  isTTY: canDraw(stderr),
+  done: 0,
+  quiet,
+});
+
+/** A function, because the compiler does not see that the callback has set the variable. */
+function stop(progress: ProgressDisplay | null): void {
+  progress?.stop();
+}

@@ -1,0 +1,149 @@
+import type { Settings } from '../../config/settings.js';
+import { isRepeatable } from '../../prompt/reuse-keys.js';
+import type { Encoding } from '../../prompt/tokens.js';
+import type { Inspected, RenderedPrompt } from './inspection.js';
+import { assumed, costRange, EXACT, type Quote, quote, type Range, totalTokens } from './quote.js';
+
+/** `promptmill check --json`. Ranges go from no answer to every answer at its maximum. */
+export interface CheckReport {
+  readonly job: string;
+  readonly deployment: string;
+  readonly api_version: string;
+  readonly input: { readonly path: string; readonly sha256: string; readonly rows: number };
+  readonly rows: Inspected['rows'];
+  readonly skipped: Inspected['skipped'];
+  readonly problems: Inspected['problems'];
+  readonly warnings: Inspected['warnings'];
+  /** What is valid but probably not meant, one sentence each. */
+  readonly mistakes: readonly string[];
+  readonly tokens: {
+    readonly tokenizer: Encoding;
+    /** The model is unknown, so the tokenizer may be wrong: `total_tokens` and costs have a wider range. */
+    readonly tokenizer_assumed: boolean;
+    /** True tokens of the prompts relative to this count, as factors. */
+    readonly spread: Range;
+    /** `null` for an unknown model: no prompt was compared with it. */
+    readonly context_window: number | null;
+    readonly prompt_tokens: number;
+    readonly completion_tokens: Range;
+    readonly total_tokens: Range;
+    readonly longest_prompt: Inspected['longest_prompt'];
+  };
+  readonly requests: number;
+  /** Choices per row, all billed; only of a job with `answer.votes`. */
+  readonly votes?: number;
+  /** Calls for answers that do not fit, in no other figure; only if `answer.on_invalid` makes any. */
+  readonly further_calls?: {
+    readonly most: number;
+    /** Per row. */
+    readonly ask_again: number;
+    /** Asked once, last; `null`: none. */
+    readonly deployment: string | null;
+  };
+  readonly duplicates: {
+    readonly rows: number;
+    readonly at_least: boolean;
+    /** `input.dedupe` is off and would help: the job's temperature is 0. */
+    readonly dedupe_would_copy: boolean;
+    readonly prompt_tokens: number;
+    readonly total_tokens: Range;
+    readonly cost: Range | null;
+    readonly examples: Inspected['duplicates']['examples'];
+  };
+  /** Of the output: cells of CSV, parts of JSONL. */
+  readonly columns: readonly string[];
+  /** In the currency of the prices; `null` without prices. */
+  readonly cost: Range | null;
+  readonly time: Quote['time'];
+  readonly deadline: Quote['deadline'];
+  readonly budget: Quote['budget'];
+  /** `null` if there is nothing to send. */
+  readonly first_prompt: (RenderedPrompt & { readonly clipped: boolean }) | null;
+}
+
+type CheckedJob = Pick<
+  Settings,
+  'job' | 'endpoint' | 'input' | 'prices' | 'parameters' | 'answer' | 'onInvalid' | 'reuse' | 'limits'
+>;
+
+export interface Counting {
+  readonly encoding: Encoding;
+  readonly assumed: boolean;
+  readonly contextWindow: number | null;
+}
+
+/** Characters: many pages. */
+const LONGEST_SHOWN = 20_000;
+
+export function checkReport(
+  settings: CheckedJob,
+  surveyed: {
+    readonly sha256: string;
+    readonly rows: number;
+    readonly columns: readonly string[];
+    readonly mistakes: readonly string[];
+  },
+  counting: Counting,
+  inspected: Inspected,
+): CheckReport {
+  const { job, endpoint, input, prices, parameters, answer, onInvalid, reuse, limits } = settings;
+  const { tokens, duplicates, first_prompt: first } = inspected;
+  const spread = counting.assumed ? assumed(inspected.other_scripts) : EXACT;
+  const quoted = quote(tokens, inspected.requests, limits, prices, spread);
+  const { askAgain = 0, deployment = null } = onInvalid ?? {};
+  const callsOfRow = askAgain + (deployment === null ? 0 : 1);
+  const further = { most: inspected.rows.to_send * callsOfRow, ask_again: askAgain, deployment };
+  return {
+    job,
+    deployment: endpoint.deployment,
+    api_version: endpoint.apiVersion,
+    input: { path: input.path, sha256: surveyed.sha256, rows: surveyed.rows },
+    rows: inspected.rows,
+    skipped: inspected.skipped,
+    problems: inspected.problems,
+    warnings: inspected.warnings,
+    mistakes: surveyed.mistakes,
+    tokens: {
+      tokenizer: counting.encoding,
+      tokenizer_assumed: counting.assumed,
+      spread,
+      context_window: counting.contextWindow,
+      prompt_tokens: tokens.prompt_tokens,
+      completion_tokens: quoted.completion_tokens,
+      total_tokens: quoted.total_tokens,
+      longest_prompt: inspected.longest_prompt,
+    },
+    requests: inspected.requests,
+    ...('votes' in answer && { votes: answer.votes }),
+    ...(further.most > 0 && { further_calls: further }),
+    duplicates: {
+      rows: duplicates.rows,
+      at_least: duplicates.at_least,
+      dedupe_would_copy: duplicates.rows > 0 && !reuse.dedupe && isRepeatable(parameters),
+      prompt_tokens: duplicates.prompt_tokens,
+      total_tokens: totalTokens(duplicates, spread),
+      cost: costRange(duplicates, prices, spread),
+      examples: duplicates.examples,
+    },
+    columns: surveyed.columns,
+    cost: quoted.cost,
+    time: quoted.time,
+    deadline: quoted.deadline,
+    budget: quoted.budget.map((each) =>
+      // How many rows are asked again, and how long their prompts are then, is unknown.
+      further.most > 0 && each.verdict === 'inside' ? { ...each, verdict: 'depends' } : each,
+    ),
+    first_prompt: first && {
+      ...first,
+      text: first.text.slice(0, LONGEST_SHOWN),
+      clipped: first.text.length > LONGEST_SHOWN,
+    },
+  };
+}
+
+/** That of the run at best: 3 if it must stop early (budget, deadline), 1 if rows would fail, else 0. */
+export function checkExitCode({ rows, deadline, budget }: CheckReport): 0 | 1 | 3 {
+  const stops = deadline?.verdict === 'does_not_hold' || budget.some(({ verdict }) => verdict === 'exceeded');
+  if (stops) return 3;
+  return rows.failing > 0 ? 1 : 0;
+}

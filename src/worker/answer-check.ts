@@ -1,0 +1,105 @@
+import { type AnswerReader, answerReader } from '../answer/answer.js';
+import type { AnswerSpec } from '../core/answer-spec.js';
+import type { CalledOutcome, Completed, Usage } from '../core/model.js';
+import { followUp } from '../prompt/template.js';
+import type { ChunkRow, OnInvalid } from '../queue/chunk.js';
+import type { Final } from '../service/verdict.js';
+
+/** One for thousands of labels or a large schema is slow to build; chunks of an execution share their spec. */
+const readers = new WeakMap<AnswerSpec, AnswerReader>();
+
+/** @throws UsageError for an invalid JSON Schema */
+function readerOf(spec: AnswerSpec): AnswerReader {
+  const reader = readers.get(spec) ?? answerReader(spec);
+  readers.set(spec, reader);
+  return reader;
+}
+
+/**
+ * For `answer.on_invalid`: checks answers before they are settled. A row whose answer does not fit gets the
+ * follow-up prompt, and finally its own prompt at another deployment.
+ */
+export class AnswerCheck {
+  /** Row → its last answer that did not fit. */
+  readonly #earlier = new Map<number, Completed>();
+
+  constructor(
+    private readonly asks: OnInvalid,
+    private readonly reader: AnswerReader = readerOf(asks.answer),
+  ) {}
+
+  /** Takes over the interim answers of earlier leases. */
+  resume(interim: ReadonlyMap<number, CalledOutcome>): void {
+    for (const [row, outcome] of interim) if (outcome.status === 'completed') this.#earlier.set(row, outcome);
+  }
+
+  next(row: ChunkRow): ChunkRow {
+    const earlier = this.#earlier.get(row.row);
+    if (earlier === undefined || this.isEscalated(row)) return row;
+    const { text } = earlier.completion;
+    const problem = this.#problemOf(earlier) ?? '';
+    const prompt = followUp(this.asks.prompt, { prompt: row.prompt, answer: text, problem });
+    return { ...row, prompt };
+  }
+
+  isEscalated(row: ChunkRow): boolean {
+    return this.asks.deployment !== null && this.#askedOf(row) > this.asks.again;
+  }
+
+  /** Judges an outcome; usage and attempts include those of the earlier answers. */
+  judge(row: ChunkRow, outcome: CalledOutcome): Final {
+    if (outcome.status !== 'completed') return { kind: 'final', outcome: this.lasting(row, outcome) };
+    const earlier = this.#earlier.get(row.row);
+    const asked = this.#askedOf(row) + 1;
+    const { again, deployment } = this.asks;
+    const isLast = asked > again + (deployment === null ? 0 : 1);
+    const answer_source = this.isEscalated(row) ? 'escalated' : 'asked_again';
+    const judged: Completed =
+      earlier === undefined ? outcome : { ...together(outcome, earlier, outcome), asked, answer_source };
+    if (isLast || this.#problemOf(outcome) === null) return { kind: 'final', outcome: judged };
+    const interim = { ...judged, asked };
+    this.#earlier.set(row.row, interim);
+    return { kind: 'final', outcome: interim, interim: asked };
+  }
+
+  /** When the last call brought no answer, the earlier one stands although it does not fit. */
+  lasting(row: ChunkRow, outcome: CalledOutcome): CalledOutcome {
+    const earlier = this.#earlier.get(row.row);
+    if (earlier === undefined) return outcome;
+    return { ...together(earlier, earlier, outcome), asked: this.#askedOf(row) + 1 };
+  }
+
+  /** Null where the answer fits, or cannot be read: then the collector reports why, since it is paid for. */
+  #problemOf({ completion }: Completed): string | null {
+    try {
+      return this.reader.read(completion).problem?.message ?? null;
+    } catch {
+      return null;
+    }
+  }
+
+  #askedOf({ row }: ChunkRow): number {
+    return this.#earlier.get(row)?.asked ?? 0;
+  }
+}
+
+/** `answer` with the usage and attempts of all calls for its row; `last` is the latest of them. */
+function together(answer: Completed, earlier: Completed, last: CalledOutcome): Completed {
+  const { completion } = answer;
+  const usage = sum(usageOf(earlier), usageOf(last));
+  const attempts = last.attempts + (earlier.asked ?? 0);
+  return { ...answer, attempts, completion: { ...completion, usage } };
+}
+
+const usageOf = (outcome: CalledOutcome): Usage | null =>
+  outcome.status === 'failed' ? null : (outcome.completion?.usage ?? null);
+
+function sum(a: Usage | null, b: Usage | null): Usage | null {
+  if (a === null || b === null) return a ?? b;
+  return {
+    prompt_tokens: a.prompt_tokens + b.prompt_tokens,
+    completion_tokens: a.completion_tokens + b.completion_tokens,
+    total_tokens: a.total_tokens + b.total_tokens,
+    ...((a.estimated || b.estimated) && { estimated: true }),
+  };
+}
