@@ -62,8 +62,8 @@ describe('the architecture', () => {
     expect([...new Set(files.map(folderOf))].sort()).toEqual([...FOLDERS].sort());
   });
 
-  it('is described folder by folder, in the same order, in CONTRIBUTING.md', () => {
-    const text = readFileSync(join(src, '../CONTRIBUTING.md'), 'utf8');
+  it('is described folder by folder, in the same order, in docs/architecture.md', () => {
+    const text = readFileSync(join(src, '../docs/architecture.md'), 'utf8');
     const described = [...text.matchAll(/^\| `([a-z]+)\/`/gm)].map((match) => match[1]);
     expect(described).toEqual(FOLDERS.slice(0, -1));
   });
