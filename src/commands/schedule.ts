@@ -7,7 +7,7 @@ import { isNeverMade, openScheduleStore, Schedule, ScheduleInUseError } from '..
 import { listed, renderSchedule, timesOf } from '../ops/schedule/schedule-list.js';
 import { notedSchedule, readJobStates, serveFolder, standingProblems } from '../ops/schedule/serve-state.js';
 import { terminalText } from '../render/terminal-text.js';
-import { openReadOnlyStore, QUEUE_FORMS } from '../store/open.js';
+import { openBoard, QUEUE_FORMS } from '../store/open.js';
 import type { Exit } from './signals.js';
 
 interface Options {
@@ -127,7 +127,7 @@ async function scheduled(options: Options, environment: Environment): Promise<Sc
 }
 
 async function lastBeats({ queue }: Options, environment: Environment): Promise<SeenRun[]> {
-  const opened = await openReadOnlyStore(queue ?? environment.queue, {
+  const opened = await openBoard(queue ?? environment.queue, {
     stateDir: environment.stateDir,
     onWarning: () => {},
   });

@@ -15,7 +15,7 @@ import { notedProblems, resultOf, serveFolder } from '../ops/schedule/serve-stat
 import { startWeb } from '../ops/web/web.js';
 import { QueueViews } from '../queue/queue-views.js';
 import { type RunResult, runJob } from '../run/pipeline.js';
-import { isShared, openReadOnlyStore, openStore, QUEUE_FORMS } from '../store/open.js';
+import { isShared, openBoard, openStore, QUEUE_FORMS } from '../store/open.js';
 import type { UnderWay } from './exit-message.js';
 import { openJob, wholeNumber } from './job.js';
 import { createLog } from './log.js';
@@ -182,7 +182,7 @@ export async function startDashboard(options: DashboardOptions): Promise<{ close
 
 async function openViews({ environment, queue, log }: DashboardOptions) {
   const options = { stateDir: environment.stateDir, onWarning: () => {} };
-  if (!isShared(queue)) return { ...(await openReadOnlyStore(queue, options)), queues: null };
+  if (!isShared(queue)) return { ...(await openBoard(queue, options)), queues: null };
   const store = await openStore(queue, options);
   const queues = new QueueViews(store, log);
   return {

@@ -10,7 +10,7 @@ import { readRuns, readWorkers } from '../ops/heartbeat.js';
 import { type Status, statusOf } from '../ops/status.js';
 import { statusDocument } from '../ops/status-document.js';
 import { optionsOf, renderTerminal } from '../render/terminal.js';
-import { openReadOnlyStore, QUEUE_FORMS, type ReadOnlyStore } from '../store/open.js';
+import { openBoard, QUEUE_FORMS, type Board } from '../store/open.js';
 import type { Exit } from './signals.js';
 
 interface Options {
@@ -55,7 +55,7 @@ export function statusCommand(exit: Exit): Command {
 async function status(job: string | undefined, { queue, json, watch }: Options): Promise<void> {
   const environment = readEnvironment(process.env);
   const name = job === undefined ? null : existsSync(job) ? readJobFile(job).name : job;
-  const opened = await openReadOnlyStore(queue ?? environment.queue, {
+  const opened = await openBoard(queue ?? environment.queue, {
     stateDir: environment.stateDir,
     onWarning: () => {},
   });
@@ -84,13 +84,13 @@ async function status(job: string | undefined, { queue, json, watch }: Options):
   }
 }
 
-async function look({ keyValue }: ReadOnlyStore, job: string | null): Promise<Status> {
+async function look({ keyValue }: Board, job: string | null): Promise<Status> {
   const [runs, workers] = await Promise.all([keyValue.list('run'), keyValue.list('worker')]);
   return statusOf(readRuns(runs), readWorkers(workers), job);
 }
 
 /** An unknown name is usually a typo; the file of a job that has not run yet is not. */
-async function assertKnown(job: string, { keyValue, describe }: ReadOnlyStore): Promise<void> {
+async function assertKnown(job: string, { keyValue, describe }: Board): Promise<void> {
   const jobs = new Set(readRuns(await keyValue.list('run')).map(({ beat }) => beat.summary.job));
   if (jobs.has(job)) return;
   const near = nearest(job, jobs);
@@ -105,7 +105,7 @@ async function assertKnown(job: string, { keyValue, describe }: ReadOnlyStore): 
 const jsonText = (found: Status, watch: boolean): string =>
   `${watch ? JSON.stringify(found) : JSON.stringify(found, null, 2)}\n`;
 
-function screenText(found: Status, { describe }: ReadOnlyStore, watch: boolean): string {
+function screenText(found: Status, { describe }: Board, watch: boolean): string {
   const terminal = process.stdout.isTTY === true;
   const { width, color } = optionsOf(process.stdout);
   const text = renderTerminal(statusDocument(found, describe()), { width: terminal ? width : 80, color });

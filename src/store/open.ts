@@ -10,7 +10,7 @@ interface StoreKind {
   readonly isShared: boolean;
   isNamedBy(target: string): boolean;
   open(target: string, options: StoreOptions): Promise<Store>;
-  openReadOnly(target: string, options: StoreOptions): Promise<ReadOnlyStore>;
+  openBoard(target: string, options: StoreOptions): Promise<Board>;
 }
 
 /** The one list of stores; help texts and advice are made of it. */
@@ -22,7 +22,7 @@ const STORES: readonly StoreKind[] = [
     isNamedBy: (target) => target === 'embedded',
     open: async (_, options) => (await import('./embedded/store.js')).openEmbeddedStore(options),
     // Only one process may open the store of a run; its heartbeats are files beside it.
-    openReadOnly: async (_, { stateDir }) => ({
+    openBoard: async (_, { stateDir }) => ({
       keyValue: new FileKeyValue(stateDir),
       describe: () => stateDir,
       close: async () => {},
@@ -70,7 +70,7 @@ function server({
       return (url.hostname !== '' || isHostless(url)) && isDecodable(url);
     },
     open: openAt,
-    openReadOnly: openAt,
+    openBoard: openAt,
   };
 }
 
@@ -104,8 +104,12 @@ export const isShared = (target: string): boolean => storeNamed(target).isShared
 export const openStore = async (target: string, options: StoreOptions): Promise<Store> =>
   storeNamed(target).open(target, options);
 
-export type ReadOnlyStore = Pick<Store, 'keyValue' | 'describe' | 'close'>;
+export type Board = Pick<Store, 'keyValue' | 'describe' | 'close'>;
 
-/** Works while a run has the store open. @throws UsageError as `openStore` does */
-export const openReadOnlyStore = async (target: string, options: StoreOptions): Promise<ReadOnlyStore> =>
-  storeNamed(target).openReadOnly(target, options);
+/**
+ * Works while a run has the store open. Only its heartbeats and paces are used; a server is opened as for a
+ * run.
+ * @throws UsageError as `openStore` does
+ */
+export const openBoard = async (target: string, options: StoreOptions): Promise<Board> =>
+  storeNamed(target).openBoard(target, options);

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { readRuns } from '../../src/ops/heartbeat.js';
-import { openReadOnlyStore } from '../../src/store/open.js';
+import { openBoard } from '../../src/store/open.js';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { haveRedis, startRedis } from '../support/servers.js';
@@ -178,7 +178,7 @@ describe('promptmill status', () => {
 
     // The dashboard tells a run by its last word, and the report by the file.
     const stateDir = work.path('.promptmill');
-    const lookout = await openReadOnlyStore('embedded', { stateDir, onWarning: () => {} });
+    const lookout = await openBoard('embedded', { stateDir, onWarning: () => {} });
     const [seen] = readRuns(await lookout.keyValue.list('run'));
     await lookout.close();
     const { finished_at, duration_s, rows_per_second } = work.json('out.summary.json');

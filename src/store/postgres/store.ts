@@ -39,7 +39,7 @@ export async function openPostgresStore(url: URL, options: StoreOptions): Promis
     keepAlive: true,
     application_name: 'promptmill',
   };
-  await openServerReadOnly(config, shown);
+  await probeServer(config, shown);
 
   const health = new StoreHealth(shown);
   const pool = new LastingPool(config, health);
@@ -76,7 +76,7 @@ function withSettings(url: URL): string {
 const LOOK = `SELECT current_setting('server_encoding') AS encoding, current_setting('transaction_read_only') AS read_only`;
 
 /** Connects once, so that a wrong address or password is reported and not retried for ever. */
-async function openServerReadOnly(config: pg.PoolConfig, shown: string): Promise<void> {
+async function probeServer(config: pg.PoolConfig, shown: string): Promise<void> {
   let probe: pg.Client | null = null;
   try {
     // This already reads the certificates that the address names.

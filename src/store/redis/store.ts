@@ -31,7 +31,7 @@ const settings = (health: StoreHealth) =>
 export async function openRedisStore(url: URL, options: StoreOptions): Promise<Store> {
   const shown = withoutPassword(url.href);
   const health = new StoreHealth(shown);
-  await openServerReadOnly(url, shown, options.onWarning);
+  await probeServer(url, shown, options.onWarning);
 
   const client = new Redis(url.href, settings(health));
   // Without a listener ioredis prints every failed attempt to connect. A refused password arrives only here.
@@ -67,7 +67,7 @@ const queueBackend: BackendFactory<RedisQueueBackend> = (...parts) => {
 };
 
 /** Connects once, so that a wrong address or password is reported and not retried for ever. */
-async function openServerReadOnly(
+async function probeServer(
   url: URL,
   shown: string,
   onWarning: (message: string) => void,
