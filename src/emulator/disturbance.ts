@@ -8,7 +8,7 @@ import {
   garbage,
   type Hint,
   insufficientQuota,
-  type RefusedRequest,
+  type CalledModel,
   type Reply,
 } from './refusal.js';
 
@@ -135,12 +135,12 @@ export interface Drawn {
 /** What a disturbance sends instead of an answer; `null` when it needs the answer. */
 export function inPlaceOfAnswer(
   { fault, random }: Drawn,
-  asked: RefusedRequest,
+  called: CalledModel,
   hint: Hint,
 ): Delivery | null {
   switch (fault.kind) {
     case 'status':
-      return whole(faultReply(fault.status, asked, hint, random));
+      return whole(faultReply(fault.status, called, hint, random));
     case 'reply':
       return whole(fault.reply);
     case 'garbage':

@@ -11,7 +11,7 @@ import type { QuotaSettings, Remaining } from './quota.js';
  */
 export type Style = 'service' | 'plain';
 
-export interface RefusedRequest {
+export interface CalledModel {
   readonly style: Style;
   readonly model: { readonly id: string };
   /** What a 429 names: the API version, or the model where there is no version. */
@@ -137,7 +137,7 @@ export function promptBlocked(report: FilterReport | null): Refusal {
 export const HINTS = ['seconds', 'ms', 'date', 'words', 'none'] as const;
 export type Hint = (typeof HINTS)[number];
 
-interface Shortage extends Pick<RefusedRequest, 'style' | 'subject'> {
+interface Shortage extends Pick<CalledModel, 'style' | 'subject'> {
   readonly limit: 'requests' | 'tokens';
   /** Milliseconds until there is quota again. */
   readonly retryAfterMs: number;
@@ -212,8 +212,8 @@ const secondsIn = (ms: number): number => Math.max(1, Math.ceil(ms / 1000));
 const SHORT_WAIT = 1000;
 
 /** A reply with the status, in one of the bodies that were seen with it; `random` chooses. */
-export function faultReply(status: number, asked: RefusedRequest, hint: Hint, random: () => number): Reply {
-  return pick(random, repliesOf(status, asked, hint));
+export function faultReply(status: number, called: CalledModel, hint: Hint, random: () => number): Reply {
+  return pick(random, repliesOf(status, called, hint));
 }
 
 /** The account has no credit left: waiting does not help. */
@@ -235,7 +235,7 @@ export function garbage(): Reply {
 
 function repliesOf(
   status: number,
-  { style, subject, model }: RefusedRequest,
+  { style, subject, model }: CalledModel,
   hint: Hint,
 ): readonly [Reply, ...Reply[]] {
   const said = (code: string, message: string) => gateway(status, code, message).reply;

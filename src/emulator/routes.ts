@@ -14,7 +14,7 @@ import {
   plainModelMissing,
   plainModelNotFound,
   plainModelOfConversation,
-  type RefusedRequest,
+  type CalledModel,
   resourceNotFound,
   tokenRefused,
 } from './refusal.js';
@@ -25,7 +25,7 @@ export interface Route {
   readonly target: Target | null;
 }
 
-export interface Target extends RefusedRequest {
+export interface Target extends CalledModel {
   /** The unit of quota. */
   readonly deployment: string;
   readonly model: Model;
