@@ -26,7 +26,7 @@ import { type Batcher, type PrefetchedGrant, sumOf } from './batcher.js';
 import { billedFor, type MostBilled, type ReservedRow } from './billing.js';
 import { type BudgetWait, GONE_MS } from './budget-wait.js';
 import { parametersOf } from './caller.js';
-import type { Job } from './fair-limit.js';
+import type { Task } from './fair-limit.js';
 import { cutOffRow, type Fate, failedRow, fateOf } from './fate.js';
 import type { Lane, Lanes } from './lanes.js';
 
@@ -161,7 +161,7 @@ export class Visit {
   async #takeTurns(inOrder: readonly (readonly ChunkRow[])[], lane: Lane): Promise<void> {
     // In an outage the first request probes: it must not be the same row every time.
     const requests = lane.outage.view === null ? inOrder : shuffled(inOrder, Math.random);
-    const jobs = requests.map((rows): Job => {
+    const tasks = requests.map((rows): Task => {
       let ahead: PrefetchedGrant | null = null;
       return {
         prepare: () => {
@@ -171,7 +171,7 @@ export class Visit {
         run: () => this.#request(rows, ahead, lane),
       };
     });
-    await lane.limit.run(this.lease.chunk.run, jobs);
+    await lane.limit.run(this.lease.chunk.run, tasks);
   }
 
   /** When the store cannot tell a row's fate, the row returns to the queue; the rest of the chunk goes on. */
