@@ -106,7 +106,7 @@ export async function recountedTally(
       if (old === null || fresh === null) continue;
       const isNew = old.number === chosen.numbers[next];
       if (isNew) next++;
-      const row = isNew ? fresh.counted(gold) : old.counted(gold, isMerged);
+      const row = isNew ? fresh.countedRow(gold) : old.countedRow(gold, isMerged);
       if (row === null) throw unreadable(output.name, old.number);
       ended.push(row);
       bytes += line.length;

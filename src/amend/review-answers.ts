@@ -51,7 +51,7 @@ export class ReviewProblems {
  * other line ends, reordered columns, or only the needed ones: `row` and the answer.
  * @param columns of the answer's properties in the output, in order; empty if the answer is one value
  * @returns also the number of rows without an answer
- * @throws UsageError for an unreadable file; faults of single rows go to `problems`
+ * @throws UsageError for an unreadable file; problems of single rows go to `problems`
  */
 export async function readReview(
   file: string,

@@ -154,7 +154,7 @@ function answerNames(job: RecordedJob): string[] {
   return columns.filter(({ part }) => part === 'answer').map(({ name }) => name);
 }
 
-interface CountedRow {
+interface RecordedRow {
   readonly outcome: Outcome;
   readonly answer: Answer | null;
   readonly gold: Gold | null;
@@ -397,15 +397,15 @@ export class OutputRecord {
    * @param gold column with the right answer; null for none
    * @param isMerged answers may be a person's: read the model's from the text
    */
-  counted(gold: string | null, isMerged = false): CountedRow | null {
+  countedRow(gold: string | null, isMerged = false): RecordedRow | null {
     const outcome = this.outcome();
     if (outcome === null) return null;
     const cell = gold === null ? null : this.gold(gold);
     const right = typeof cell === 'object' ? cell : null;
-    return { outcome, answer: this.#counted(outcome, right, isMerged), gold: right };
+    return { outcome, answer: this.#countedAnswer(outcome, right, isMerged), gold: right };
   }
 
-  #counted(outcome: Outcome, gold: Gold | null, isMerged: boolean): Answer | null {
+  #countedAnswer(outcome: Outcome, gold: Gold | null, isMerged: boolean): Answer | null {
     const { job, noAnswer } = this.reader;
     if (outcome.status === 'filtered' && outcome.completion !== null) {
       const { confidence } = this;

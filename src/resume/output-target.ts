@@ -54,8 +54,8 @@ export interface OutputTarget extends OutputLocation {
  * anything is read.
  * @returns null for standard output, which needs no lock
  * @throws LockedError when another run has the place
- * @throws UsageError when the output is finished already, cannot be written (fault 52), or is damaged beyond
- * repair
+ * @throws UsageError when the output is finished already, cannot be written (fault 52), or is too damaged
+ * to salvage
  */
 export async function takeOutput(
   settings: Settings,
@@ -135,8 +135,8 @@ function readOrDiscard(path: string, restart: boolean): Manifest | null {
 
 /**
  * Looks for a run to continue, before anything costly is done.
- * @throws UsageError when the output is finished already, cannot be written (fault 52), or is damaged beyond
- * repair
+ * @throws UsageError when the output is finished already, cannot be written (fault 52), or is too damaged
+ * to salvage
  */
 export async function findTarget(
   settings: Settings,
@@ -293,11 +293,11 @@ async function continued(
   }
   // Only the header was in it.
   if (manifest.rows === 0) return { ...target, unfinished: { ...manifest, bytes: 0 } };
-  return { ...target, files: place.files, ...(await repaired(files, size, manifest, settings, newRun(now))) };
+  return { ...target, files: place.files, ...(await salvaged(files, size, manifest, settings, newRun(now))) };
 }
 
 /** The run under another name, with the rest of its part file. @throws UsageError `part_damaged` */
-async function repaired(
+async function salvaged(
   files: OutputFiles,
   size: number | undefined,
   manifest: Manifest,
@@ -306,8 +306,8 @@ async function repaired(
 ): Promise<Pick<OutputTarget, 'run' | 'unfinished' | 'discarded' | 'warning'>> {
   const damage = `${files.part} has ${size ?? 'no'} bytes where ${files.manifest} counts ${manifest.bytes}`;
   // A missing file was probably moved away, not lost. With `hold` the lost rows may not be called again.
-  const mayRepair = size !== undefined && settings.limits.unknownOutcome === 'retry';
-  const unfinished = mayRepair ? await salvagePartFile(files.part, size, manifest, settings, run) : null;
+  const maySalvage = size !== undefined && settings.limits.unknownOutcome === 'retry';
+  const unfinished = maySalvage ? await salvagePartFile(files.part, size, manifest, settings, run) : null;
   if (unfinished === null) {
     throw new UsageError(
       'part_damaged',

@@ -107,7 +107,7 @@ export async function beginExecution(
       address: context.address,
       input,
       manifest,
-      // After a repair of its part file a run continues under another name.
+      // A run whose part file was salvaged continues under another name.
       from: target?.unfinished ? target.discarded?.run : undefined,
     });
     if (reuse !== null) opened.push(reuse);
@@ -214,7 +214,7 @@ async function openStoreOf(
 const queueOf = ({ endpoint, emulated }: Settings, { address }: BeginContext): string =>
   queuesOf(emulated, address)(endpoint.deployment);
 
-/** After a repair, answers that are not on disk and calls in flight count as repeated. */
+/** After a salvage, answers that are not on disk and calls in flight count as repeated. */
 async function callsOf(
   target: OutputTarget | null,
   { calls: own }: Manifest,

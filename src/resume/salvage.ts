@@ -30,13 +30,13 @@ export async function salvagePartFile(
   const firstOf = (length: number): Output => ({ name: part, format, bytes: () => contentOf(part, length) });
   const bytes = await wholeRecords(firstOf(Math.min(size, manifest.bytes)));
   let tally = emptyTally();
-  let mended = manifest.retry?.rest;
+  let retried = manifest.retry?.rest;
   for await (const records of readOutput(firstOf(bytes), job)) {
     if (records.some((record) => record.lacksForTally(column).length > 0)) return null;
-    const ended = records.flatMap((record) => record.counted(column) ?? []);
+    const ended = records.flatMap((record) => record.countedRow(column) ?? []);
     if (ended.length < records.length) return null;
     tally = fold(tally, ended);
-    mended = mended && fold(mended, ended);
+    retried = retried && fold(retried, ended);
   }
   const paidAgain = answeredRows(manifest) - answeredRows({ tally });
   // The lost rows are called again, and the finishing steps start over.
@@ -51,7 +51,7 @@ export async function salvagePartFile(
     tally,
     steps: {},
     calls: { ...calls, repeated: calls.repeated + paidAgain },
-    ...(retry && mended && { retry: { ...retry, tally: mended } }),
+    ...(retry && retried && { retry: { ...retry, tally: retried } }),
   };
 }
 

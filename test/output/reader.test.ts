@@ -62,7 +62,7 @@ describe('the records of an output', () => {
       expect(records.flatMap((record) => record.lacksForTally(settings.gold))).toEqual([]);
       const again = fold(
         emptyTally(),
-        records.flatMap((record) => record.counted(settings.gold) ?? []),
+        records.flatMap((record) => record.countedRow(settings.gold) ?? []),
       );
       expect(again).toEqual(fold(emptyTally(), rows.records));
       expect(records.map((record) => record.line)[0]).toBe(format === 'csv' ? 2 : 1);
