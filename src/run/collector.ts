@@ -53,7 +53,7 @@ export async function collect(parts: CollectorParts): Promise<void> {
       toCall: window.sent - look.called,
     });
     if (rows === 0 && (last || window.done)) return;
-    await requeuer.check(window.heads(1)[0], look.headKnown);
+    await requeuer.onProgress(window.heads(1)[0], look.headKnown);
     await lease.keep();
     await committer.keepCounts();
     if (rows < COMMIT_ROWS / 2) await sleep(LOOK_MS);

@@ -42,7 +42,7 @@ export class Requeuer {
   ) {}
 
   /** @param known rows of the head that have an outcome */
-  async check(head: WindowChunk | undefined, known: number): Promise<void> {
+  async onProgress(head: WindowChunk | undefined, known: number): Promise<void> {
     const now = performance.now();
     if (this.deaths.size > 0) {
       for (const { first, isApart } of this.window.all()) if (isApart) this.#apart.add(first);

@@ -31,9 +31,9 @@ it('adds a chunk again that a worker of another version refuses, and fails none 
     pino({ level: 'silent' }),
   );
   const head = { first: 1, rows: [], sent: 1, bytes: 0, isApart: false };
-  await requeuer.check(head, 0);
+  await requeuer.onProgress(head, 0);
   vi.spyOn(performance, 'now').mockReturnValue(performance.now() + 60_000);
-  await requeuer.check(head, 0);
+  await requeuer.onProgress(head, 0);
   expect(done).toEqual(['remove run-x1-1', 'add 1']);
 });
 
@@ -60,11 +60,11 @@ it('fault 109: adds an entry again that passes for active, when it must have bee
   );
   let now = performance.now();
   vi.spyOn(performance, 'now').mockImplementation(() => now);
-  await requeuer.check(head, 0);
+  await requeuer.onProgress(head, 0);
   now += 100_000;
-  await requeuer.check(head, 0);
+  await requeuer.onProgress(head, 0);
   expect(again).toEqual([]);
   now += 30_000;
-  await requeuer.check(head, 0);
+  await requeuer.onProgress(head, 0);
   expect(again).toEqual([1]);
 });
