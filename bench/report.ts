@@ -60,7 +60,7 @@ async function makeOutput(path: string): Promise<string> {
   const settings = settle({ ...job, name: 'report' }, readEnvironment({}, '/no/such/file'), {});
   const { header, recordOf } = await planRows(settings, {
     ...{ format: csv, rows: ROWS, badRows: 0, sha256: '0'.repeat(64), bytes: 1 },
-    ...{ marks: { blockBytes: 1, digests: Buffer.alloc(0) }, columns: ['id', 'review'] },
+    ...{ digests: { blockBytes: 1, bytes: Buffer.alloc(0) }, columns: ['id', 'review'] },
   });
   let tally = emptyTally();
   let timeline = beginTimeline(0, standingOf());

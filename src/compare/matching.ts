@@ -45,7 +45,7 @@ export class Matching {
   ) {
     this.#a = new Cursor(a.records, signal);
     this.#b = new Cursor(b.records, signal);
-    this.#index = new OffsetIndex(MOST_ROWS, { places: false });
+    this.#index = new OffsetIndex(MOST_ROWS, { offsets: false });
   }
 
   /** Complete when all matches are. */

@@ -1,5 +1,8 @@
-/** Most keys a run remembers: bounds the index to 50 MB for any input. */
+/** Most keys of an index: 50 MB at most. */
 export const MOST_KEYS = 1_500_000;
+
+/** Of a hash. */
+export const KEY_BYTES = 12;
 
 const FIRST_CAPACITY = 2 ** 12;
 
@@ -8,7 +11,7 @@ const FULL = 0.75;
 
 const NOWHERE = -1;
 
-interface Place {
+interface Found {
   readonly row: number;
   /** Byte offset in its file; null until it is written. */
   readonly at: number | null;
@@ -17,31 +20,31 @@ interface Place {
 interface IndexShape {
   /** A multiple of 4. @default KEY_BYTES */
   readonly keyBytes?: number;
-  /** Without places, `at` is always null. @default true */
-  readonly places?: boolean;
+  /** Without offsets, `at` is always null. @default true */
+  readonly offsets?: boolean;
 }
 
 /**
- * Key → row and place of its outcome: open addressing over typed arrays, 12 bytes plus the key per entry, 8
- * less without places. Keys are bytes of a hash, in base64url.
+ * Key → row and offset of its outcome: open addressing over typed arrays, 12 bytes plus the key per entry, 8
+ * less without offsets. Keys are bytes of a hash, in base64url.
  */
 export class OffsetIndex {
   readonly #words: number;
   #keys: Uint32Array;
   /** 0 marks a free slot; rows count from 1. */
   #rows = new Uint32Array(FIRST_CAPACITY);
-  #places: Float64Array;
+  #offsets: Float64Array;
   #size = 0;
   #full = false;
 
   /** @param most keys. @default MOST_KEYS */
   constructor(
     private readonly most: number = MOST_KEYS,
-    { keyBytes = KEY_BYTES, places = true }: IndexShape = {},
+    { keyBytes = KEY_BYTES, offsets = true }: IndexShape = {},
   ) {
     this.#words = keyBytes / 4;
     this.#keys = new Uint32Array(FIRST_CAPACITY * this.#words);
-    this.#places = new Float64Array(places ? FIRST_CAPACITY : 0);
+    this.#offsets = new Float64Array(offsets ? FIRST_CAPACITY : 0);
   }
 
   get size(): number {
@@ -53,17 +56,17 @@ export class OffsetIndex {
     return this.#full;
   }
 
-  find(key: string): Place | null {
+  find(key: string): Found | null {
     const slot = this.#slotOf(this.#wordsOf(key));
     const row = this.#rows[slot] ?? 0;
     if (row === 0) return null;
-    const at = this.#places[slot] ?? NOWHERE;
+    const at = this.#offsets[slot] ?? NOWHERE;
     return { row, at: at === NOWHERE ? null : at };
   }
 
   /**
    * Remembers the first row of a key; a known key is unchanged.
-   * @param at place of its outcome; null when {@link settle} will tell
+   * @param at offset of its outcome; null when {@link settle} will tell
    * @returns false when full
    */
   add(key: string, row: number, at: number | null): boolean {
@@ -82,13 +85,13 @@ export class OffsetIndex {
 
   settle(key: string, at: number): void {
     const slot = this.#slotOf(this.#wordsOf(key));
-    if (this.#rows[slot] !== 0) this.#places[slot] = at;
+    if (this.#rows[slot] !== 0) this.#offsets[slot] = at;
   }
 
   #put(slot: number, words: Uint32Array, row: number, at: number): void {
     this.#keys.set(words, slot * this.#words);
     this.#rows[slot] = row;
-    if (this.#places.length > 0) this.#places[slot] = at;
+    if (this.#offsets.length > 0) this.#offsets[slot] = at;
   }
 
   /** The key's slot, or the free one where it belongs. */
@@ -105,15 +108,15 @@ export class OffsetIndex {
   }
 
   #grow(): void {
-    const [keys, rows, places] = [this.#keys, this.#rows, this.#places];
+    const [keys, rows, offsets] = [this.#keys, this.#rows, this.#offsets];
     const capacity = rows.length * 2;
     this.#keys = new Uint32Array(capacity * this.#words);
     this.#rows = new Uint32Array(capacity);
-    this.#places = new Float64Array(places.length > 0 ? capacity : 0);
+    this.#offsets = new Float64Array(offsets.length > 0 ? capacity : 0);
     for (const [i, row] of rows.entries()) {
       if (row === 0) continue;
       const words = keys.subarray(i * this.#words, (i + 1) * this.#words);
-      this.#put(this.#slotOf(words), words, row, places[i] ?? NOWHERE);
+      this.#put(this.#slotOf(words), words, row, offsets[i] ?? NOWHERE);
     }
   }
 
@@ -123,5 +126,3 @@ export class OffsetIndex {
     return words;
   }
 }
-
-export const KEY_BYTES = 12;

@@ -26,7 +26,7 @@ export const jsonl: InputFormat = {
 const VALUE_BYTES = 100;
 
 /**
- * A blank line is no row; another line that is no JSON object is a row with the fault `bad_json` (fault 11).
+ * A blank line is no row; another line that is no JSON object is a row with the problem `bad_json` (fault 11).
  * @param bytes valid UTF-8 without a byte-order mark
  * @throws UsageError `record_too_large`
  */

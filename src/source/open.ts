@@ -9,7 +9,7 @@ const CHUNK_BYTES = 64 * 1024;
 
 interface KnownFile {
   readonly bytes: number;
-  readonly marks: BlockDigests;
+  readonly digests: BlockDigests;
   /** At the end, if the file has grown; the new bytes are not read. */
   readonly onGrown?: (bytes: number) => void;
 }
@@ -65,8 +65,8 @@ export class InputFile {
   }
 
   /** For a later reading to recognize the bytes; complete after the content. */
-  get marks(): BlockDigests {
-    return this.#taker.marks;
+  get digests(): BlockDigests {
+    return this.#taker.digests;
   }
 
   /** Hex SHA-256 of the file itself; call once, after the content. */
@@ -83,7 +83,7 @@ export class InputFile {
         const block = await readBlock(handle, length, this.bytesRead);
         this.#taker.add(block.bytes);
         const known = this.known;
-        if (known !== null && !(block.isWhole && this.#taker.agreesWith(known.marks)))
+        if (known !== null && !(block.isWhole && this.#taker.agreesWith(known.digests)))
           throw this.#changed(block);
         for (let at = 0; at < block.bytes.length; at += CHUNK_BYTES) {
           const chunk = block.bytes.subarray(at, at + CHUNK_BYTES);
@@ -214,45 +214,45 @@ export function zlibCode(error: unknown): string | null {
 
 /** Digests of the first reading, by which the second recognizes bytes before it uses them. */
 export interface BlockDigests {
-  /** Bytes between marks. */
+  /** Bytes of a block. */
   readonly blockBytes: number;
   /** For each block, the truncated SHA-256 of all bytes up to its end, concatenated. */
-  readonly digests: Buffer;
+  readonly bytes: Buffer;
 }
 
 /** Enough of a SHA-256 to exclude collisions, accidental or deliberate. */
 const DIGEST_BYTES = 16;
 const LEAST_BLOCK = 64 * 1024;
-/** Limits marks to 1 MiB for any file: blocks grow in files of more than 4 GiB. */
+/** Limits digests to 1 MiB for any file: blocks grow in files of more than 4 GiB. */
 const MOST_BLOCKS = 64 * 1024;
 
 /** One pass of SHA-256, sampled after every block. */
 export class BlockDigester {
   readonly #hash = createHash('sha256');
   readonly blockBytes: number;
-  readonly #digests: Buffer;
+  readonly #bytes: Buffer;
   #blocks = 0;
 
   constructor(size: number) {
     this.blockBytes = LEAST_BLOCK * Math.max(1, Math.ceil(size / LEAST_BLOCK / MOST_BLOCKS));
-    this.#digests = Buffer.alloc(Math.ceil(size / this.blockBytes) * DIGEST_BYTES);
+    this.#bytes = Buffer.alloc(Math.ceil(size / this.blockBytes) * DIGEST_BYTES);
   }
 
   /** All blocks but the last are `blockBytes` long. */
   add(block: Buffer): void {
     const digest = this.#hash.update(block).copy().digest();
-    digest.copy(this.#digests, this.#blocks * DIGEST_BYTES, 0, DIGEST_BYTES);
+    digest.copy(this.#bytes, this.#blocks * DIGEST_BYTES, 0, DIGEST_BYTES);
     this.#blocks++;
   }
 
-  agreesWith({ digests }: BlockDigests): boolean {
+  agreesWith({ bytes }: BlockDigests): boolean {
     const end = this.#blocks * DIGEST_BYTES;
     const start = end - DIGEST_BYTES;
-    return this.#digests.compare(digests, start, end, start, end) === 0;
+    return this.#bytes.compare(bytes, start, end, start, end) === 0;
   }
 
-  get marks(): BlockDigests {
-    return { blockBytes: this.blockBytes, digests: this.#digests };
+  get digests(): BlockDigests {
+    return { blockBytes: this.blockBytes, bytes: this.#bytes };
   }
 
   /** Hex, of all bytes; call last. */

@@ -19,7 +19,7 @@ export interface Survey {
   readonly sha256: string;
   readonly bytes: number;
   /** For the second reading to recognize the bytes. */
-  readonly marks: BlockDigests;
+  readonly digests: BlockDigests;
   /** The header; without one, every key of the records in order of appearance. */
   readonly columns: readonly string[];
   /** For people; absent if the file is read as its name says. */
@@ -71,7 +71,7 @@ export async function survey(
   }
   const columns = found.columns();
   onProgress?.(file.bytesRead, file.size, rows);
-  const { size: bytes, marks } = file;
+  const { size: bytes, digests } = file;
   const { format, note } = found;
   return {
     format,
@@ -79,7 +79,7 @@ export async function survey(
     badRows,
     sha256: file.digest(),
     bytes,
-    marks,
+    digests,
     columns,
     ...(note !== null && { note }),
   };
@@ -120,11 +120,11 @@ export interface RowsOptions {
  */
 export async function* rows(
   spec: InputSpec,
-  { bytes, marks }: Survey,
+  { bytes, digests }: Survey,
   { onGrown }: RowsOptions = {},
 ): AsyncGenerator<Row> {
   try {
-    const known = { bytes, marks, ...(onGrown && { onGrown }) };
+    const known = { bytes, digests, ...(onGrown && { onGrown }) };
     const file = await InputFile.open(spec.path, nameOf(spec), known);
     for await (const batch of batches(file, spec)) for (const row of batch) yield row;
   } catch (error) {

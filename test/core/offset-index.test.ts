@@ -5,8 +5,8 @@ import { OffsetIndex } from '../../src/core/offset-index.js';
 const key = (n: number): string =>
   createHash('sha256').update(String(n)).digest().subarray(0, 12).toString('base64url');
 
-describe('the index of outcomes', () => {
-  it('knows the first row of a key, and its place once that is told', () => {
+describe('the index of keys', () => {
+  it('knows the first row of a key, and its offset once that is told', () => {
     const index = new OffsetIndex();
     expect(index.find(key(1))).toBeNull();
     expect(index.add(key(1), 7, null)).toBe(true);
@@ -37,8 +37,8 @@ describe('the index of outcomes', () => {
     const keys = Array.from({ length: 20_000 }, (_, i) => key(i));
     for (const [i, each] of keys.entries()) index.add(each, i + 1, i % 3 === 0 ? null : i * 1_000);
     const found = keys.filter((each, i) => {
-      const place = index.find(each);
-      return place?.row === i + 1 && place.at === (i % 3 === 0 ? null : i * 1_000);
+      const entry = index.find(each);
+      return entry?.row === i + 1 && entry.at === (i % 3 === 0 ? null : i * 1_000);
     });
     expect(found.length).toBe(keys.length);
   });

@@ -141,11 +141,11 @@ test('fault 61: a file that is cut, or gone, stops the run', async () => {
   expect((await readWhile(missing, 0, () => rmSync(missing))).error?.message).toMatch(/does not exist/);
 });
 
-test('fault 61: the marks of a file of any size take a mebibyte, and its SHA-256 is that of its bytes', () => {
+test('fault 61: the digests of a file of any size take a mebibyte, and its SHA-256 is that of its bytes', () => {
   for (const size of [0, 1, 65_536, 65_537, 2 ** 32, 2 ** 32 + 1, 2 ** 40]) {
-    const { marks } = new BlockDigester(size);
-    expect(marks.digests.length).toBeLessThanOrEqual(2 ** 20);
-    expect(marks.digests.length).toBe(Math.ceil(size / marks.blockBytes) * 16);
+    const { digests } = new BlockDigester(size);
+    expect(digests.bytes.length).toBeLessThanOrEqual(2 ** 20);
+    expect(digests.bytes.length).toBe(Math.ceil(size / digests.blockBytes) * 16);
   }
   const bytes = randomBytes(100_000);
   const taker = new BlockDigester(bytes.length);

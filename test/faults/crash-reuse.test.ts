@@ -44,7 +44,7 @@ describe('a run that reuses outcomes and dies at any point of its work on the di
     badRows: 0,
     sha256: 'same',
     bytes: 1,
-    marks: { blockBytes: 1, digests: Buffer.alloc(0) },
+    digests: { blockBytes: 1, bytes: Buffer.alloc(0) },
     columns: ['id', 'note'],
     format: csv,
   };

@@ -46,7 +46,7 @@ describe('going on with a run', () => {
     const survey = {
       ...{ format: csv, columns: ['id', 'note'], rows: rows.records.length },
       ...{ badRows: 0, sha256: 'same', bytes: 1 },
-      marks: { blockBytes: 1, digests: Buffer.alloc(0) },
+      digests: { blockBytes: 1, bytes: Buffer.alloc(0) },
     };
     const input = { survey, total };
     return await beginExecution(

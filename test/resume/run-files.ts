@@ -51,7 +51,7 @@ export async function rowsOf(
     badRows: 0,
     sha256: 'same',
     bytes: 1,
-    marks: { blockBytes: 1, digests: Buffer.alloc(0) },
+    digests: { blockBytes: 1, bytes: Buffer.alloc(0) },
     columns: COLUMNS,
   };
   const plan: Plan = await planRows(settings, { format: csv, ...survey });

@@ -255,7 +255,7 @@ describe('the drift of a run', () => {
   ])('is refused before anything is sent: %j %j', async (job, flags, message) => {
     const survey = {
       ...{ format: csv, rows: 3, badRows: 0, sha256: 'same', bytes: 1, columns: ['id', 'note'] },
-      marks: { blockBytes: 1, digests: Buffer.alloc(0) },
+      digests: { blockBytes: 1, bytes: Buffer.alloc(0) },
     };
     const of = settings(job, flags);
     const { format } = await planRows(of, survey);

@@ -70,7 +70,7 @@ describe('what a run takes over', () => {
           badRows: 0,
           sha256: 'same',
           bytes: 1,
-          marks: { blockBytes: 1, digests: Buffer.alloc(0) },
+          digests: { blockBytes: 1, bytes: Buffer.alloc(0) },
         },
         total: limit,
       },

@@ -329,7 +329,7 @@ export class Duplicates {
 
   /** @param most distinct requests to remember. @default 3,000,000 */
   constructor(most: number = MOST_DISTINCT) {
-    this.#index = new OffsetIndex(most, { keyBytes: HASH_BYTES, places: false });
+    this.#index = new OffsetIndex(most, { keyBytes: HASH_BYTES, offsets: false });
   }
 
   /** @param request its full content as text. @returns whether an earlier row asked the same */
