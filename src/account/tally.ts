@@ -45,7 +45,7 @@ export interface Tally {
   readonly filters: FilterTally;
   /** By the output's `error_code`: failed and filtered rows, and unusable answers. */
   readonly errors: CountByName;
-  /** Completed rows with an invalid answer, by fault code; absent if none. */
+  /** Completed rows with an invalid answer, by code; absent if none. */
   readonly invalid?: CountByName;
   /** The first message of each code; absent if none. */
   readonly samples?: Samples;

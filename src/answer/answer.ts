@@ -98,7 +98,7 @@ interface Vote {
 
 /**
  * The answer that most choices give; in a tie, the earliest. Confidence is its share of all choices asked
- * for, so blocked, missing or unreadable ones lower it. If none is readable, the first one's fault stands.
+ * for, so blocked, missing or unreadable ones lower it. If none is readable, the first one's problem stands.
  *
  * X. Wang et al., "Self-consistency improves chain of thought reasoning in language models", ICLR 2023.
  * @param asked number of choices requested

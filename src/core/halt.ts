@@ -3,7 +3,7 @@ import type { Problem } from './model.js';
 export type HaltReason =
   | { readonly kind: 'stop'; readonly problem: Problem }
   | { readonly kind: 'signal'; readonly signal: 'SIGINT' | 'SIGTERM' | 'SIGPIPE' | 'AbortSignal' }
-  /** A defect, or an unexpected fault: shown unchanged. */
+  /** A defect, or an unexpected error: shown unchanged. */
   | { readonly kind: 'error'; readonly error: unknown };
 
 /** The run was halted before its calls began. */

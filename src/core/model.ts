@@ -17,7 +17,7 @@
  *   settled after.
  * - **look**: a read of the ledger that reserves nothing.
  * - **lease**: a worker's hold on a chunk, or a process's hold on a run.
- * - **own**: of this process, as opposed to the fleet: its own worker, its own calls. Of a row: set by the row.
+ * - **own**: of this process, as opposed to the fleet: its own calls. Of a row: set by the row.
  * - **orphaned call**: a call whose process was killed, so its result is unknown; it may have been billed.
  * - **manifest**: the file beside the output that says how far a run came; written after each commit of records.
  * - **watchdog**: stops a run, resumably, when it makes no progress or reaches a limit.
@@ -32,7 +32,7 @@
 /** A JSON value. */
 export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };
 
-/** Why a row, a call or a chunk failed. `code` is stable, `message` is for people. */
+/** Why a row, a call, a chunk or a run failed. `code` is stable, `message` is for people. */
 export interface Problem {
   readonly code: string;
   readonly message: string;
@@ -51,7 +51,7 @@ export interface Row {
   readonly memoryBytes?: number;
   /** JSONL only: the record's own text, so that it can be written unchanged (big numbers, key order). */
   readonly source?: string;
-  /** Set when the record is unusable (ragged, not JSON): the row ends `failed` with this fault. */
+  /** Set when the record is unusable (ragged, not JSON): the row ends `failed` with this problem. */
   readonly problem?: Problem;
 }
 

@@ -135,9 +135,9 @@ const mark = <C extends { readonly text: string | null }>(choice: C): C =>
 const PROXY_USER =
   'Put user and password of the proxy into HTTPS_PROXY or HTTP_PROXY, as http://USER:PASSWORD@HOST:PORT.';
 
-/** The code of the fault, and what to fix where no pause mends it. */
+/** The code of the problem, and what to fix where no pause ends it. */
 const FAILURES: {
-  readonly [code in FailureCode]: readonly [fault: string, hint?: string, certainty?: Certainty];
+  readonly [code in FailureCode]: readonly [problem: string, hint?: string, certainty?: Certainty];
 } = {
   timeout: ['timeout'],
   dns: ['dns_failure'],
@@ -171,9 +171,9 @@ const FAILURES: {
 const UNSENT: ReadonlySet<FailureCode> = new Set(['proxy_auth', 'no_descriptor', 'no_memory']);
 
 function ofFailure({ code, message, phase, latency_ms, unheard }: Failure): Verdict {
-  const [fault, hint, certainty = 'likely'] = FAILURES[code];
+  const [name, hint, certainty = 'likely'] = FAILURES[code];
   const failed = {
-    problem: { code: fault, message },
+    problem: { code: name, message },
     latency_ms,
     // For an aborted call this is unknown.
     connected: phase !== 'connect' || code === 'aborted' || code === 'closed',

@@ -77,7 +77,7 @@ const name = fc.constantFrom(
   'hate',
   '(other)',
 );
-const fault = fc.record({ code: fc.oneof(name, fc.string()), message: fc.string() });
+const problem = fc.record({ code: fc.oneof(name, fc.string()), message: fc.string() });
 const filterResults: fc.Arbitrary<FilterResults | null> = fc.option(
   fc.dictionary(
     fc.oneof(name, fc.string()),
@@ -105,16 +105,16 @@ const outcome: fc.Arbitrary<Outcome> = fc.oneof(
     status: fc.constant('filtered' as const),
     completion: fc.option(completion),
     filters,
-    error: fault,
+    error: problem,
     ...called,
   }),
-  fc.record({ status: fc.constant('failed' as const), error: fault, ...called }),
+  fc.record({ status: fc.constant('failed' as const), error: problem, ...called }),
   fc.constant({ status: 'skipped' as const }),
 );
 const answer: fc.Arbitrary<Answer> = fc.record({
   values: fc.array(fc.option(name), { minLength: 1, maxLength: 1 }),
   counted: fc.array(fc.oneof(name, fc.string()), { maxLength: 3 }),
-  problem: fc.option(fault),
+  problem: fc.option(problem),
 });
 
 const gold: fc.Arbitrary<Gold> = fc.oneof(

@@ -56,7 +56,7 @@ describe('a label answer', () => {
     expect(read(text)).toBeNull();
   });
 
-  it('counts the label, or "(none)" with a fault that says why', () => {
+  it('counts the label, or "(none)" with a problem that says why', () => {
     const reader = answerReader({ kind: 'labels', labels });
     expect(reader.read(said('positive'))).toEqual({
       values: ['Positive'],

@@ -52,7 +52,7 @@ describe('the votes of several choices', () => {
     expect(confidenceOf(answer)).toEqual(confidence);
   });
 
-  it('give no answer where none is one: the fault is that of the first', () => {
+  it('give no answer where none is one: the problem is that of the first', () => {
     const answer = read(LABELS, 'mixed', 'unclear', 'it depends');
     expect(answer).toMatchObject({
       values: [null],

@@ -233,7 +233,7 @@ describe('the values of the record', () => {
     });
   });
 
-  it('name the fault of an answer on a completed row', () => {
+  it('name the problem of an answer on a completed row', () => {
     const answer = {
       values: [null],
       counted: ['(none)'],

@@ -34,7 +34,7 @@ export function startFleetWorkerProcess(options: Omit<WorkerProcessOptions, 'chu
       deployments: null,
       log: createLog('silent'),
       say: (line) => console.log(line),
-      onStop: (fault) => console.log('stopped: ' + fault.message),
+      onStop: (problem) => console.log('stopped: ' + problem.message),
       times: { lockMs: ${lockMs}, stalledCheckMs: ${lockMs / 2} },
     });
     process.on('SIGTERM', async () => {
@@ -72,7 +72,7 @@ export function startWorkerProcess(options: WorkerProcessOptions): Child {
       name: 'without-a-heartbeat',
       queueOf: (name) => queueName(name, address.baseUrl + '/' + address.segment),
       onCall: () => {},
-      onStop: (fault) => console.log('stopped: ' + fault.message),
+      onStop: (problem) => console.log('stopped: ' + problem.message),
       log,
       times: { lockMs: ${lockMs}, stalledCheckMs: ${lockMs / 2} },
     };
