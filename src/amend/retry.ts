@@ -70,13 +70,13 @@ interface Retry {
   readonly plan: Plan;
 }
 
-async function retry(parts: Retry, selection: Selection, around: OfflineContext): Promise<RetryResult> {
+async function retry(parts: Retry, selection: Selection, offline: OfflineContext): Promise<RetryResult> {
   const { settings, job, target, before, input, plan } = parts;
   const { path, format } = settings.output;
   const { files, renamed, unfinished } = target;
-  const { say } = around;
+  const { say } = offline;
   if (!renamed) await assertSameLayout(path, plan.format);
-  const { signal } = around.halt;
+  const { signal } = offline.halt;
   // Killed after the output was named: nothing is left to call.
   const chosen = renamed ? null : await chooseRows(job, selection, plan.format, signal);
   const numbers = chosen?.numbers ?? [];
@@ -88,7 +88,7 @@ async function retry(parts: Retry, selection: Selection, around: OfflineContext)
   const lost = scoresLost(settings, before, plan.format);
   const retried = chosen && retriedOutput(parts, chosen, lost === null);
   const tally = retried !== null && unfinished === null ? await initialTally(retried) : null;
-  const context = await around.connect();
+  const context = await offline.connect();
 
   say(`retrying ${count(total)} of ${counted(before.rows.total, 'row')} of ${path} (${settings.retry})`);
   const changed = changes(before.details.settings, partValues(settings));

@@ -110,7 +110,7 @@ async function write(
     options.prompt?.trim() ??
     (await questions?.ask(taskQuestion(data), (line) => taskIn(line, data))) ??
     (data.hasPrompts ? '' : lacking('what to do with each row', '--prompt TEXT'));
-  const answer = wishOf(options) ?? (await questions?.ask(ANSWER_QUESTION, wishIn)) ?? null;
+  const answer = answerOf(options) ?? (await questions?.ask(ANSWER_QUESTION, answerIn)) ?? null;
   const usual = defaultOutput(name, undefined, data.path);
   const outputQuestion = ['', `4/4  Where are the answers written? Nothing: ${usual}`];
   const path =
@@ -159,12 +159,12 @@ const ANSWER_QUESTION = [
   '3/4  What are the answers? Labels with commas between them, a file.json with a JSON Schema, or nothing for free text.',
 ];
 
-function wishIn(line: string): NewJobAnswer {
+function answerIn(line: string): NewJobAnswer {
   if (line === '') return null;
   return line.toLowerCase().endsWith('.json') ? { json: readSchema(line) } : { labels: labelsOf(line) };
 }
 
-function wishOf({ labels, jsonSchema }: Options): NewJobAnswer {
+function answerOf({ labels, jsonSchema }: Options): NewJobAnswer {
   if (labels !== undefined) return { labels: labelsOf(labels) };
   return jsonSchema === undefined ? null : { json: readSchema(jsonSchema) };
 }

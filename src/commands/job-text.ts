@@ -74,7 +74,10 @@ export type NewJobAnswer =
   | { readonly json: Readonly<Record<string, unknown>> }
   | null;
 
-/** A job file that `promptmill check` accepts. @throws UsageError when no job can be made from the wishes */
+/**
+ * A job file that `promptmill check` accepts.
+ * @throws UsageError when no job can be made from these answers
+ */
 export function jobText(job: NewJob, environment: Environment): string {
   const { data, file } = job;
   const text = textOf(job);

@@ -122,7 +122,7 @@ export async function runHere(
   try {
     const result = await work(
       settings,
-      connection.around({
+      connection.offline({
         halt,
         log,
         stdin: process.stdin,

@@ -15,13 +15,13 @@ export class Connection {
     private readonly say: (line: string) => void,
   ) {}
 
-  around(place: Omit<OfflineContext, 'connect'>): OfflineContext {
+  offline(context: Omit<OfflineContext, 'connect'>): OfflineContext {
     const connect = async (): Promise<RunContext> => {
       this.#found ??= this.#find();
       const { address, keys } = (await this.#found).access;
-      return { ...place, connect, address, keys };
+      return { ...context, connect, address, keys };
     };
-    return { ...place, connect };
+    return { ...context, connect };
   }
 
   async #find() {

@@ -36,7 +36,7 @@ export async function runOpened<R extends RunResult>(
   };
   const connection = new Connection({ environment, job, settings }, say);
   try {
-    const around = connection.around({
+    const offline = connection.offline({
       ...context,
       stdin: stdin ?? Readable.from([]),
       stdout: stdout ?? new PassThrough().resume(),
@@ -44,7 +44,7 @@ export async function runOpened<R extends RunResult>(
       quiet: true,
       say,
     });
-    const result = await work(settings, around);
+    const result = await work(settings, offline);
     const onWarning = (message: string): void => log.warn(message);
     // A retry without matching rows has changed nothing.
     if (result.retried !== 0)

@@ -58,19 +58,19 @@ export function exitOf({ summary, halted }: Pick<RunResult, 'summary' | 'halted'
  */
 export async function runJob(
   settings: Settings,
-  around: OfflineContext,
+  offline: OfflineContext,
   mayAdd?: (found: OutputTarget, input: Input, plan: Plan) => Promise<boolean>,
 ): Promise<RunResult> {
   // With no row to add, neither address nor key is needed.
-  if (mayAdd === undefined) await around.connect();
+  if (mayAdd === undefined) await offline.connect();
   prepareStateDir(settings.stateDir);
-  const found = await takeOutput(settings, new Date(), around);
+  const found = await takeOutput(settings, new Date(), offline);
   try {
-    const input = await openInput(settings, around);
+    const input = await openInput(settings, offline);
     try {
       const plan = await planRows(settings, input.survey);
       if (found && mayAdd && !(await mayAdd(found, input, plan))) return unchanged(found);
-      const context = await around.connect();
+      const context = await offline.connect();
       checkSteps(settings, input.survey, plan.format);
       const warnings = await mistakes(settings, input, plan, context.halt);
       const tell = (begun: RunStart): void => {

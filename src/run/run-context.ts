@@ -5,7 +5,7 @@ import type { RunEvent } from './events.js';
 
 export interface RunContext extends OfflineContext, ServiceAccess {}
 
-/** Without the service: a run that calls no row needs no address and no key. */
+/** What a run has before it connects to the service: one that calls no row needs no address and no key. */
 export interface OfflineContext {
   /** Gives the same result each time. @throws UsageError when the environment lacks what it needs */
   readonly connect: () => Promise<RunContext>;
