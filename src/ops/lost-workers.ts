@@ -17,7 +17,7 @@ const SAME_BEAT_MS = 1_000;
 export class LostWorkers {
   /** Worker → when it last beat, by the observer's clock. */
   readonly #beatAt = new Map<string, number>();
-  /** Taken-back worker → its last beat, which stays readable for some seconds. */
+  /** Requeued worker → its last beat, which stays readable for some seconds. */
   readonly #lastBeatOf = new Map<string, number>();
   #lookedAt = Number.NEGATIVE_INFINITY;
   /** Since when every look has heard somebody. */
@@ -26,7 +26,7 @@ export class LostWorkers {
   /**
    * @param beats of all workers, at most five seconds after the previous ones
    * @param now by a steady clock
-   * @returns the lost workers, until they are passed to `takenBack`
+   * @returns the lost workers, until they are passed to `requeued`
    */
   looked(beats: readonly SeenWorker[], now: number): ReadonlySet<string> {
     for (const { beat, ageMs } of beats) this.#heard(beat.id, now - ageMs);
@@ -37,7 +37,7 @@ export class LostWorkers {
     return new Set([...this.#beatAt].flatMap(([id, at]) => (now - at > WORKER_LOST_MS ? [id] : [])));
   }
 
-  takenBack(workers: ReadonlySet<string>): void {
+  requeued(workers: ReadonlySet<string>): void {
     for (const id of workers) {
       this.#lastBeatOf.set(id, this.#beatAt.get(id) ?? 0);
       this.#beatAt.delete(id);

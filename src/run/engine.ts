@@ -67,7 +67,7 @@ class Engine {
   readonly #canary: Canary;
   readonly #producer: Producer;
   /** Null when the fleet makes the calls. */
-  readonly #own: LocalWorker | null;
+  readonly #local: LocalWorker | null;
   readonly #fleet: FleetWatch;
   readonly #watchdog: Watchdog;
   readonly #speed: SpeedGauge;
@@ -89,7 +89,7 @@ class Engine {
     const { manifest } = committer;
     this.#window = new Window(Math.min(context.maxUnwritten ?? WINDOW_ROWS, WINDOW_ROWS), WINDOW_BYTES);
     const calling = { run: manifest.run, queue: queue.name, calls: before };
-    this.#own = settings.work
+    this.#local = settings.work
       ? startLocalWorker({ settings, context, store }, calling, answeredRows(manifest) > 0, stop, (call) =>
           this.#events.emit(call),
         )
@@ -98,20 +98,20 @@ class Engine {
       keyValue: store.keyValue,
       queue: queue.name,
       log: context.log,
-      takeBack: (lost) => queue.requeueHeldBy(manifest.run, lost),
+      requeueHeldBy: (lost) => queue.requeueHeldBy(manifest.run, lost),
       onLost: (worker) => this.#events.emit({ type: 'worker lost', ...worker }),
     });
     this.#speed = new SpeedGauge(input.total, settings.limits, kept, steadyNow());
     // Without answers not yet in the store: they are lost if this process ends first.
     committer.countAnswers(() => {
-      const worker = this.#own?.worker;
+      const worker = this.#local?.worker;
       return worker === undefined ? 0 : worker.totals(manifest.run).answers - worker.unrecorded;
     });
     this.#canary = new Canary(settings.limits.canary, settings.require, manifest.tally, manifest.canary);
     committer.goAhead(this.#canary.last);
     this.#producer = new Producer(settings, parts, this.#window, this.#canary);
     const watched = {
-      worker: this.#own?.worker ?? null,
+      worker: this.#local?.worker ?? null,
       giveUpMs: settings.limits.giveUpMs,
       timeoutMs: settings.endpoint.timeoutMs,
       total: input.total,
@@ -131,7 +131,7 @@ class Engine {
         tally: () => committer.manifest.tally,
       }),
       (event) => event.type === 'pulse' && heartbeat.tell(event),
-      (event) => event.type === 'call ended' && this.#own?.heartbeat.called(event.status),
+      (event) => event.type === 'call ended' && this.#local?.sender.called(event.status),
       (event) => context.onEvent?.(event),
     );
   }
@@ -148,9 +148,9 @@ class Engine {
       clearInterval(pulse);
       this.#fleet.stop();
     });
-    const worker = this.#own?.worker;
+    const worker = this.#local?.worker;
     this.#recount(halt.reason === null ? 0 : this.#kept);
-    const gone = this.#own?.heartbeat.end();
+    const gone = this.#local?.sender.end();
     if (end !== 'away') await gone;
     this.#events.emit({ type: 'run ended', known: this.#watchdog.known });
     if (end === 'away') say(`warning: ${awayText(worker?.unrecorded ?? 0)}`);
@@ -174,13 +174,13 @@ class Engine {
     const { committer, lease } = this.parts;
     const { tally, calls } = committer.manifest;
     const { sent, rate_limited, prompt_tokens, completion_tokens } = calls;
-    const quota = this.#own?.worker.quota ?? this.#fleet.seen?.quota ?? null;
+    const quota = this.#local?.worker.quota ?? this.#fleet.seen?.quota ?? null;
     this.#events.emit({
       type: 'pulse',
       known: this.#watchdog.known,
       failed: tally.rows.failed,
       invalid: invalidOf(tally),
-      inFlight: this.#own?.worker.inFlight ?? this.#fleet.seen?.inFlight ?? 0,
+      inFlight: this.#local?.worker.inFlight ?? this.#fleet.seen?.inFlight ?? 0,
       waiting: this.#watchdog.waiting(now),
       speed: this.#speed.at(now, this.#window, tally, quota),
       calls: { sent, rate_limited, prompt_tokens, completion_tokens },
@@ -222,10 +222,10 @@ class Engine {
   /** After a halt nothing more is sent, and the collector continues until the calls in flight have ended. */
   async #finishCalls(reason: HaltReason): Promise<void> {
     const signal = reason.kind === 'signal' ? reason.signal : null;
-    this.#events.emit({ type: 'run halted', signal, inFlight: this.#own?.worker.inFlight ?? 0 });
+    this.#events.emit({ type: 'run halted', signal, inFlight: this.#local?.worker.inFlight ?? 0 });
     this.#window.close();
     this.#canary.close();
-    await this.#own?.worker.close();
+    await this.#local?.worker.close();
     this.#drained.abort();
   }
 
@@ -246,7 +246,7 @@ class Engine {
   #recount(kept: number | null): void {
     const { committer, before } = this.parts;
     const { run, calls } = committer.manifest;
-    const worker = this.#own?.worker;
+    const worker = this.#local?.worker;
     // Only the ledger has the counts of a fleet's workers.
     if (worker === undefined) committer.recount(calls, NO_CALLS, kept);
     else committer.recount(before, worker.totals(run), kept);
@@ -274,7 +274,7 @@ class Engine {
   async #leave(): Promise<'left'> {
     const { queue, committer, store } = this.parts;
     const { run } = committer.manifest;
-    await this.#own?.worker.close();
+    await this.#local?.worker.close();
     try {
       if (this.context.halt.reason !== null) await queue.withdraw(run);
       await queue.close();

@@ -25,7 +25,7 @@ interface FleetWatchParts {
   readonly queue: string;
   readonly log: Logger;
   /** Requeues the chunks of lost workers; called again at the next look when it fails. */
-  readonly takeBack: (workers: ReadonlySet<string>) => Promise<void>;
+  readonly requeueHeldBy: (workers: ReadonlySet<string>) => Promise<void>;
   /** Called for each worker that was killed or cut off, once others have its rows. */
   readonly onLost: (worker: LostWorker) => void;
 }
@@ -37,11 +37,11 @@ interface LostWorker {
   readonly inFlight: number;
 }
 
-export function watchFleet({ keyValue, queue, log, takeBack, onLost }: FleetWatchParts): FleetWatch {
+export function watchFleet({ keyValue, queue, log, requeueHeldBy, onLost }: FleetWatchParts): FleetWatch {
   let seen: SeenFleet | null = null;
   let looking = false;
   const lostWorkers = new LostWorkers();
-  const notTaken = (error: unknown): void =>
+  const notRequeued = (error: unknown): void =>
     log.debug({ err: error }, 'could not requeue the chunks of lost workers; trying again later');
   const look = async (): Promise<void> => {
     if (looking) return;
@@ -51,11 +51,11 @@ export function watchFleet({ keyValue, queue, log, takeBack, onLost }: FleetWatc
       seen = fleetOf(queue, withoutGone(workers));
       const lost = lostWorkers.looked(workers, steadyNow());
       if (lost.size > 0) {
-        const taken = (): void => {
-          lostWorkers.takenBack(lost);
+        const requeued = (): void => {
+          lostWorkers.requeued(lost);
           for (const worker of lostOf(queue, workers, lost)) onLost(worker);
         };
-        await takeBack(lost).then(taken, notTaken);
+        await requeueHeldBy(lost).then(requeued, notRequeued);
       }
     } catch (error) {
       seen = null;

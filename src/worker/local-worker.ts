@@ -14,7 +14,7 @@ import { ChunkWorker } from './worker.js';
 
 export interface LocalWorker {
   readonly worker: ChunkWorker;
-  readonly heartbeat: WorkerHeartbeatSender;
+  readonly sender: WorkerHeartbeatSender;
 }
 
 /**
@@ -39,7 +39,7 @@ export function startLocalWorker(
 ): LocalWorker {
   const { concurrency } = settings.limits;
   const batcher = new Batcher(store.ledger, context.log, concurrency, { run, calls });
-  const heartbeat = new WorkerHeartbeatSender({
+  const sender = new WorkerHeartbeatSender({
     keyValue: store.keyValue,
     log: context.log,
     run,
@@ -53,7 +53,7 @@ export function startLocalWorker(
   const worker = new ChunkWorker(
     {
       ...{ address: context.address, keys: context.keys, store, concurrency, onStop, log: context.log },
-      name: heartbeat.id,
+      name: sender.id,
       queueOf: queuesOf(settings.emulated, context.address),
       ...{ batcher, ownRun: run },
       // Each deployment has its own limit; this one spans both.
@@ -62,6 +62,6 @@ export function startLocalWorker(
     },
     { queue, deployment: settings.endpoint.deployment, limits: limitsOf(settings), answered: wasReached },
   );
-  heartbeat.begin();
-  return { worker, heartbeat };
+  sender.begin();
+  return { worker, sender };
 }

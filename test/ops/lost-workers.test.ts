@@ -44,7 +44,7 @@ describe('workers', () => {
     for (let look = 1; look < 5; look++) looks.look({ a: 100 });
     expect(looks.look({ a: 100 })).toEqual(['b']);
     expect(looks.look({ a: 100 })).toEqual(['b']);
-    looks.lost.takenBack(new Set(['b']));
+    looks.lost.requeued(new Set(['b']));
     expect(looks.look({ a: 100 })).toEqual([]);
     // Its last beat can still be read, and says nothing new.
     expect(looks.look({ a: 100, b: 16_100 })).toEqual([]);

@@ -28,7 +28,7 @@ it('a worker that is killed is told once, when others have its rows; one that en
     keyValue: beats,
     queue: QUEUE,
     log: pino({ level: 'silent' }),
-    takeBack: async (lost) => {
+    requeueHeldBy: async (lost) => {
       taken.push(...lost);
     },
     onLost: (worker) => told.push(worker),

@@ -40,7 +40,7 @@ export class PostgresLedger implements Ledger {
   /** Identifies this process among the writers of a run. */
   readonly #writer = randomBytes(9).toString('base64');
   #writes = 0;
-  readonly #own = new OutcomeCache();
+  readonly #cache = new OutcomeCache();
 
   constructor(
     private readonly sql: Sql,
@@ -55,7 +55,7 @@ export class PostgresLedger implements Ledger {
     isLostRepeated = true,
   ): Promise<boolean> {
     const head = [run, execution, committed, this.times.leaseMs, calls !== null, isLostRepeated];
-    this.#own.begin(run);
+    this.#cache.begin(run);
     const { rows } = await this.sql.query<{ open: boolean }>(statements.OPEN, [
       ...head,
       ...inOrder(calls ?? NO_COUNTS),
@@ -104,7 +104,7 @@ export class PostgresLedger implements Ledger {
     ]);
     const { answers } = replies[0] ?? {};
     settled.forEach((each, i) => {
-      this.#own.settled(each, answers?.kept === true, outcomes[i]?.length ?? 0);
+      this.#cache.settled(each, answers?.kept === true, outcomes[i]?.length ?? 0);
     });
     const states = [...(answers?.rows ?? [])];
     return reservations.map((each) => {
@@ -119,7 +119,7 @@ export class PostgresLedger implements Ledger {
   }
 
   progress(run: string, firsts: readonly number[]): Promise<Progress> {
-    return this.#own.whileLooking(run, firsts, () => this.#progress(run, firsts));
+    return this.#cache.whileLooking(run, firsts, () => this.#progress(run, firsts));
   }
 
   async #progress(run: string, firsts: readonly number[]): Promise<Progress> {
@@ -150,7 +150,7 @@ export class PostgresLedger implements Ledger {
   }
 
   async outcomes(chunk: ChunkKey, count?: number): Promise<ReadonlyMap<number, CalledOutcome>> {
-    const own = this.#own.of(chunk);
+    const own = this.#cache.of(chunk);
     if (own !== undefined && own.size === count) return own;
     const { rows } = await this.sql.query<Kept>(statements.OUTCOMES, [chunk.run, chunk.first]);
     return byRow(rows);
@@ -163,12 +163,12 @@ export class PostgresLedger implements Ledger {
 
   async forget(run: string, committed: number, firsts: readonly number[]): Promise<void> {
     await this.sql.query(statements.FORGET, [run, committed, this.times.leaseMs, firsts]);
-    this.#own.forget(run, firsts);
+    this.#cache.forget(run, firsts);
   }
 
   async close(run: string): Promise<void> {
     await this.sql.query(statements.CLOSE, [run]);
-    this.#own.end(run);
+    this.#cache.end(run);
   }
 }
 

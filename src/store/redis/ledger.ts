@@ -42,7 +42,7 @@ type Progressed = readonly [
 
 /** The ledger on Redis and Valkey. {@link file://./scripts.ts} describes its keys. */
 export class RedisLedger implements Ledger {
-  readonly #own = new OutcomeCache();
+  readonly #cache = new OutcomeCache();
 
   constructor(
     private readonly client: Redis,
@@ -61,7 +61,7 @@ export class RedisLedger implements Ledger {
     const { leaseMs, outcomeTtlMs } = this.times;
     const times = [leaseMs, outcomeTtlMs, calls === null ? 0 : 1, isLostRepeated ? 1 : 0];
     const seed = inOrder(calls ?? NO_COUNTS);
-    this.#own.begin(run);
+    this.#cache.begin(run);
     const reply = await this.#eval(OPEN, keys, [rows(run), execution, committed, ...times, ...seed]);
     if (reply !== OTHER_VERSION) return reply === 1;
     throw new UsageError(
@@ -90,7 +90,7 @@ export class RedisLedger implements Ledger {
     const reply = await this.#eval(WRITE, keys, [...first, ...outcomes]);
     const [totals, states, isKept] = reply as Written;
     settled.forEach((each, i) => {
-      this.#own.settled(each, isKept === 1, outcomes[i]?.length ?? 0);
+      this.#cache.settled(each, isKept === 1, outcomes[i]?.length ?? 0);
     });
     const [prompt_tokens = 0, completion_tokens = 0, inFlight = 0] = totals;
     reservations.forEach((each, i) => {
@@ -112,7 +112,7 @@ export class RedisLedger implements Ledger {
   }
 
   progress(run: string, firsts: readonly number[]): Promise<Progress> {
-    return this.#own.whileLooking(run, firsts, () => this.#progress(run, firsts));
+    return this.#cache.whileLooking(run, firsts, () => this.#progress(run, firsts));
   }
 
   async #progress(run: string, firsts: readonly number[]): Promise<Progress> {
@@ -129,7 +129,7 @@ export class RedisLedger implements Ledger {
   }
 
   async outcomes(chunk: ChunkKey, count?: number): Promise<ReadonlyMap<number, CalledOutcome>> {
-    const own = this.#own.of(chunk);
+    const own = this.#cache.of(chunk);
     if (own !== undefined && own.size === count) return own;
     const found = await this.lasting(() => this.client.hgetall(rows(chunk.run, chunk.first)));
     return new Map(Object.entries(found).map(([row, outcome]) => [Number(row), JSON.parse(outcome)]));
@@ -150,14 +150,14 @@ export class RedisLedger implements Ledger {
     const { leaseMs, outcomeTtlMs } = this.times;
     const keys = ['head', 'chunks', 'interim'].map((name) => key(run, name));
     await this.#eval(FORGET, keys, [rows(run), committed, leaseMs, outcomeTtlMs, ...firsts]);
-    this.#own.forget(run, firsts);
+    this.#cache.forget(run, firsts);
   }
 
   async close(run: string): Promise<void> {
     const names = ['head', 'calls', 'chunks', 'written', 'stop', 'flight', 'interim'];
     const keys = names.map((name) => key(run, name));
     await this.#eval(CLOSE, keys, [rows(run)]);
-    this.#own.end(run);
+    this.#cache.end(run);
   }
 
   async #eval(script: string, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {

@@ -67,11 +67,7 @@ const queueBackend: BackendFactory<RedisQueueBackend> = (...parts) => {
 };
 
 /** Connects once, so that a wrong address or password is reported and not retried for ever. */
-async function probeServer(
-  url: URL,
-  shown: string,
-  onWarning: (message: string) => void,
-): Promise<void> {
+async function probeServer(url: URL, shown: string, onWarning: (message: string) => void): Promise<void> {
   const probe = new Redis(url.href, {
     connectTimeout: START_MS,
     lazyConnect: true,
