@@ -26,7 +26,7 @@ export interface ServedQueues {
  * A beat is only a hint: the queue name is computed from the worker's own address, so the worst a forged one
  * can do is make it listen to an empty queue.
  */
-export function demandOf(runs: readonly SeenRun[], place: ServedQueues): Demand {
+export function demandOf(runs: readonly SeenRun[], served: ServedQueues): Demand {
   const wanted = new Map<string, QueueDemand>();
   const elsewhere: string[] = [];
   const newestFirst = runs
@@ -34,11 +34,11 @@ export function demandOf(runs: readonly SeenRun[], place: ServedQueues): Demand 
     .sort((a, b) => compare(b.beat.summary.started_at, a.beat.summary.started_at));
   for (const { beat } of newestFirst) {
     const { deployment, rows } = beat.summary;
-    if (beat.queue !== place.queueOf(deployment)) {
+    if (beat.queue !== served.queueOf(deployment)) {
       elsewhere.push(beat.queue);
       continue;
     }
-    if (place.deployments?.has(deployment) === false) continue;
+    if (served.deployments?.has(deployment) === false) continue;
     const before = wanted.get(beat.queue);
     const answered = rows.completed + rows.filtered > 0 || before?.answered === true;
     wanted.set(beat.queue, {

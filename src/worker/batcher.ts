@@ -32,11 +32,11 @@ interface Reply extends Answer {
   readonly askedAt: number;
 }
 
-/** Takes a reservation made ahead, for the one call that uses it; null from the second time on. */
+/** Takes a reservation made in advance, for the one call that uses it; null from the second time on. */
 export type PrefetchedGrant = () => Promise<Reply> | null;
 
 /**
- * Most calls reserved ahead: with this many grants at hand, no call waits for a store whose writes take a
+ * Most calls reserved in advance: with this many grants at hand, no call waits for a store whose writes take a
  * tenth of a call's time. A crash makes them all unknown, so there are no more.
  */
 export const mostPrefetched = (concurrency: number): number => Math.ceil(concurrency / 4);

@@ -50,7 +50,7 @@ export class FleetWorker {
   readonly #slots: LimitFunction;
   readonly #batcher: Batcher;
   readonly #heartbeat: WorkerHeartbeatSender;
-  readonly #place: ServedQueues;
+  readonly #served: ServedQueues;
   #timer: NodeJS.Timeout | null = null;
   #closing: Promise<void> | null = null;
   #elsewhere = 0;
@@ -60,7 +60,7 @@ export class FleetWorker {
     const { store, log, concurrency, address, deployments } = options;
     this.#slots = pLimit(concurrency);
     this.#batcher = new Batcher(store.ledger, log, concurrency);
-    this.#place = { queueOf: (deployment) => serviceQueue(deployment, address), deployments };
+    this.#served = { queueOf: (deployment) => serviceQueue(deployment, address), deployments };
     this.#heartbeat = new WorkerHeartbeatSender({
       keyValue: store.keyValue,
       log,
@@ -103,7 +103,7 @@ export class FleetWorker {
     const { store, log } = this.options;
     try {
       const runs = await within(LOOK_TIMEOUT_MS, store.keyValue.list('run', RUN_LOST_MS));
-      const { wanted, elsewhere } = demandOf(readRuns(runs), this.#place);
+      const { wanted, elsewhere } = demandOf(readRuns(runs), this.#served);
       if (this.#closing === null) this.#meet(wanted, performance.now());
       await this.#tellOf(elsewhere, performance.now());
     } catch (error) {
@@ -163,9 +163,9 @@ export class FleetWorker {
       log.debug(call, type);
     };
     const name = this.#heartbeat.id;
-    const { queueOf } = this.#place;
-    const place = { name, queueOf, address, keys, store, concurrency, log, onStop, onCall, times };
-    return new ChunkWorker({ ...place, slots: this.#slots, batcher: this.#batcher }, want);
+    const { queueOf } = this.#served;
+    const context = { name, queueOf, address, keys, store, concurrency, log, onStop, onCall, times };
+    return new ChunkWorker({ ...context, slots: this.#slots, batcher: this.#batcher }, want);
   }
 
   #dismiss(worker: ChunkWorker): void {

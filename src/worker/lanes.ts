@@ -76,15 +76,15 @@ export class Lane {
   #alike = { run: '', times: 0 };
 
   constructor(
-    place: CallContext,
+    context: CallContext,
     { queue, deployment, limits, answered }: QueueDemand,
     onPause: PacerParts['onPause'],
   ) {
-    const { store, concurrency, log, slots } = place;
+    const { store, concurrency, log, slots } = context;
     this.deployment = deployment;
     this.#log = log;
     this.#answered = answered;
-    this.caller = new Caller(place, answered);
+    this.caller = new Caller(context, answered);
     this.estimate = new TokenEstimator(limits.token_estimate);
     this.limit = new FairLimit(concurrency);
     this.pacer = new Pacer({
@@ -316,11 +316,11 @@ export class Lanes {
 
   /** @param onPause when the own lane pauses */
   constructor(
-    private readonly place: CallContext,
+    private readonly context: CallContext,
     private readonly wanted: QueueDemand,
     onPause: PacerParts['onPause'],
   ) {
-    this.all = [new Lane(place, wanted, onPause)];
+    this.all = [new Lane(context, wanted, onPause)];
   }
 
   get own(): Lane {
@@ -330,11 +330,11 @@ export class Lanes {
   to(deployment: string): Lane {
     const known = this.all.find((lane) => lane.deployment === deployment);
     if (known !== undefined) return known;
-    const queue = this.place.queueOf(deployment);
+    const queue = this.context.queueOf(deployment);
     // The quota in the job is that of its own deployment.
     const limits = { ...this.wanted.limits, requests_per_minute: null, tokens_per_minute: null };
     // The entries of its rows are delayed one by one.
-    const lane = new Lane(this.place, { queue, deployment, limits, answered: true }, async () => {});
+    const lane = new Lane(this.context, { queue, deployment, limits, answered: true }, async () => {});
     this.all.push(lane);
     return lane;
   }

@@ -36,8 +36,8 @@ const STORE_PAUSE_MS = 1_000;
 const LOOK_MS = 500;
 /** Lifetime of a grant, in ms. After a longer freeze others may have answered the rows (faults 31, 43). */
 const GRANT_MS = WORKER_SAFE_MS;
-/** The same for a grant reserved ahead, which waits for its slot through any sleep of the process. */
-const AHEAD_MS = 2_000;
+/** The same for a grant reserved in advance, which waits for its slot through any sleep of the process. */
+const PREFETCHED_MS = 2_000;
 
 /** Shortest delay of rows that another deployment will be asked for, in ms. */
 const LATER_MS = 1_000;
@@ -162,26 +162,26 @@ export class Visit {
     // In an outage the first request probes: it must not be the same row every time.
     const requests = lane.outage.view === null ? inOrder : shuffled(inOrder, Math.random);
     const tasks = requests.map((rows): Task => {
-      let ahead: PrefetchedGrant | null = null;
+      let prefetched: PrefetchedGrant | null = null;
       return {
         prepare: () => {
-          ahead = this.#reserveAhead(rows, lane);
-          return ahead !== null;
+          prefetched = this.#prefetch(rows, lane);
+          return prefetched !== null;
         },
-        run: () => this.#request(rows, ahead, lane),
+        run: () => this.#request(rows, prefetched, lane),
       };
     });
     await lane.limit.run(this.lease.chunk.run, tasks);
   }
 
   /** When the store cannot tell a row's fate, the row returns to the queue; the rest of the chunk goes on. */
-  async #request(rows: readonly ChunkRow[], ahead: PrefetchedGrant | null, lane: Lane): Promise<void> {
+  async #request(rows: readonly ChunkRow[], prefetched: PrefetchedGrant | null, lane: Lane): Promise<void> {
     const { log, batcher } = this.host;
     try {
       const prompts = rows.map(({ prompt }) => prompt);
       const reserved = lane.estimate.reserve(prompts, parametersOf(this.lease.chunk, rows));
       const entry = await lane.gate.enter(reserved.tokens, this.#isOver, async (permit) => {
-        const granted = await this.#reserve(rows, permit, ahead, lane);
+        const granted = await this.#reserve(rows, permit, prefetched, lane);
         if (granted.length > 0) await this.#call(granted, reserved, lane);
         return granted.length > 0;
       });
@@ -191,7 +191,7 @@ export class Visit {
       await sleep(STORE_PAUSE_MS);
       this.#leaves = true;
     } finally {
-      const unused = ahead?.();
+      const unused = prefetched?.();
       if (unused) this.#givenBack.push(unused.then((reply) => batcher.giveBack(reply)));
     }
   }
@@ -220,7 +220,7 @@ export class Visit {
    * Reserves the next request in advance, so that its call does not wait for the store. Requests that must
    * wait anyway are not reserved early: grants expire, use budget, and with `hold` a crash fails their rows.
    */
-  #reserveAhead(rows: readonly ChunkRow[], { gate, limit }: Lane): PrefetchedGrant | null {
+  #prefetch(rows: readonly ChunkRow[], { gate, limit }: Lane): PrefetchedGrant | null {
     const { hold, budget } = this.lease.chunk;
     if (hold || budget !== null || !gate.isOpen || this.#isOver()) return null;
     return this.host.batcher.prefetch(this.#reservation(rows.map(unpriced), false), () => limit.prepare());
@@ -234,7 +234,7 @@ export class Visit {
   async #reserve(
     asked: readonly ChunkRow[],
     permit: number,
-    ahead: PrefetchedGrant | null,
+    prefetched: PrefetchedGrant | null,
     lane: Lane,
   ): Promise<readonly ReservedRow[]> {
     const { batcher, budgets, mostBilled } = this.host;
@@ -244,7 +244,7 @@ export class Visit {
     for (let refusals = 0; ; ) {
       await this.host.looked();
       if (!mayCall()) return [];
-      const early = ahead?.() ?? null;
+      const early = prefetched?.() ?? null;
       const reply = await (early ?? batcher.reserve(this.#reservation(rows, false)));
       if (reply.rows.includes('unwanted')) this.#wanted = false;
       const granted = rows.filter((_, i) => reply.rows[i] === 'granted');
@@ -256,7 +256,7 @@ export class Visit {
         continue;
       }
       if (granted.length > 0) await lane.gate.space(permit);
-      const isGood = steadyNow() - reply.askedAt < (early === null ? GRANT_MS : AHEAD_MS);
+      const isGood = steadyNow() - reply.askedAt < (early === null ? GRANT_MS : PREFETCHED_MS);
       if (granted.length === 0 || (isGood && mayCall())) {
         if (isFull || reply.rows.some(isHeld)) this.#leaves = true;
         return granted;

@@ -27,7 +27,7 @@ import { type Host, type Lease, Visit } from './visit.js';
 
 /**
  * Lifetime of an unrenewed lock, in ms: outlasts a busy process or a short outage of the store. The entries
- * of a killed worker are taken back sooner (`ops/lost-workers.ts`).
+ * of a killed worker are requeued sooner (`ops/lost-workers.ts`).
  */
 const LOCK_MS = 60_000;
 /** Longest time between two renewals, in ms: how late a lease notices that another worker has its entry. */
@@ -90,16 +90,16 @@ export class ChunkWorker implements Host {
   #isLeaving = false;
 
   constructor(
-    private readonly place: WorkerContext,
+    private readonly context: WorkerContext,
     private readonly wanted: QueueDemand,
   ) {
-    const { store, concurrency, times, log } = place;
+    const { store, concurrency, times, log } = context;
     const { queue, limits } = wanted;
     this.#lockMs = times?.lockMs ?? LOCK_MS;
-    this.batcher = place.batcher;
+    this.batcher = context.batcher;
     this.log = log;
-    this.budgets = new BudgetWait(place.batcher);
-    this.lanes = new Lanes(place, wanted, (ms) => this.#keepEntries(ms));
+    this.budgets = new BudgetWait(context.batcher);
+    this.lanes = new Lanes(context, wanted, (ms) => this.#keepEntries(ms));
     // Enough chunks to fill the limit while the last rows of some are still in flight.
     this.#baseSlots = 2 * Math.ceil((concurrency * limits.prompts_per_request) / limits.chunk_size) + 1;
     this.#queue = new Queue(queue, { connection: store.connectionFor('queue') }, store.backendFactory);
@@ -108,7 +108,7 @@ export class ChunkWorker implements Host {
       (job, token) => this.#process(job, token ?? ''),
       {
         connection: store.connectionFor('worker'),
-        name: place.name,
+        name: context.name,
         concurrency: this.#baseSlots,
         lockDuration: this.#lockMs,
         // BullMQ's own renewal uses the system clock, and stops for as long as that was set back (fault 90).
@@ -137,7 +137,7 @@ export class ChunkWorker implements Host {
   /** One renewal at a time, abandoned before the locks run out if the store does not answer. */
   #renewOnce(): Promise<void> {
     this.#renewing ??= within(this.#lockMs / 2, this.#renew())
-      .catch((error) => this.place.log.debug({ err: error }, 'locks were not renewed'))
+      .catch((error) => this.context.log.debug({ err: error }, 'locks were not renewed'))
       .finally(() => {
         this.#renewing = null;
       });
@@ -182,7 +182,7 @@ export class ChunkWorker implements Host {
    * late, so both end; the pacer keeps pauses by itself.
    */
   async #clockWasSetBack(ms: number): Promise<void> {
-    const { log } = this.place;
+    const { log } = this.context;
     log.warn({ seconds: Math.round(ms / 1000) }, 'the clock of this machine was set back');
     try {
       await this.#queue.removeRateLimitKey();
@@ -264,7 +264,7 @@ export class ChunkWorker implements Host {
     for (const { pacer } of this.lanes.all) pacer.close();
     // BullMQ's own close waits forever while the store is away (fault 46).
     await within(GRACE_MS, this.#worker.close()).catch((error) =>
-      this.place.log.warn({ err: error }, 'calls in flight were given up'),
+      this.context.log.warn({ err: error }, 'calls in flight were given up'),
     );
     clearInterval(this.#renewal);
     await Promise.all(this.lanes.all.map(({ caller }) => caller.close()));
@@ -277,7 +277,7 @@ export class ChunkWorker implements Host {
     if (chunk?.endpoint.deployment !== this.wanted.deployment || asking === undefined) {
       // Empty data: the store lost it, and the run adds the entry again.
       const level = Object.keys(job.data ?? {}).length === 0 ? 'debug' : 'warn';
-      this.place.log[level]({ entry: job.id }, 'refused a queue entry that is no chunk of this deployment');
+      this.context.log[level]({ entry: job.id }, 'refused a queue entry that is no chunk of this deployment');
       throw new UnrecoverableError(`${REFUSED} not a chunk of this deployment`);
     }
     const id = job.id ?? '';
@@ -287,7 +287,7 @@ export class ChunkWorker implements Host {
       ...{ job, token, chunk, asking, isLost: false },
       attempt: job.attemptsMade + 1,
       attempts: job.opts.attempts ?? 1,
-      isOwn: this.place.ownRun === chunk.run,
+      isOwn: this.context.ownRun === chunk.run,
     };
     const work = this.#work(held);
     this.#leases.set(id, { held, over: work.catch(() => {}) });
@@ -310,7 +310,7 @@ export class ChunkWorker implements Host {
     try {
       return asks && new AnswerCheck(asks);
     } catch (error) {
-      this.place.log.warn({ err: error }, 'what is expected of the answers cannot be read');
+      this.context.log.warn({ err: error }, 'what is expected of the answers cannot be read');
       return undefined;
     }
   }
@@ -344,7 +344,7 @@ export class ChunkWorker implements Host {
   async #keepEntries(ms: number): Promise<void> {
     await this.#queue
       .rateLimit(ms)
-      .catch((error) => this.place.log.debug({ err: error }, 'the queue refused to pause'));
+      .catch((error) => this.context.log.debug({ err: error }, 'the queue refused to pause'));
   }
 
   /**
@@ -352,7 +352,7 @@ export class ChunkWorker implements Host {
    * process stops calling, unless the fault is that of another process's run.
    */
   async stop(chunk: Chunk, problem: Problem): Promise<void> {
-    const { store, ownRun } = this.place;
+    const { store, ownRun } = this.context;
     const { run, execution } = chunk;
     if (problem.code === 'budget' || (OF_THE_RUN.has(problem.code) && run !== ownRun)) {
       await store.ledger.stop(run, execution, problem);
@@ -361,7 +361,7 @@ export class ChunkWorker implements Host {
     }
     this.#isLeaving = true;
     for (const { pacer } of this.lanes.all) pacer.close();
-    this.place.onStop(problem);
+    this.context.onStop(problem);
     await this.#worker.pause(true);
     await store.ledger.stop(run, execution, problem);
   }
@@ -372,7 +372,7 @@ export class ChunkWorker implements Host {
    * nudged.
    */
   beforeCall(): void {
-    const most = this.place.concurrency + 1;
+    const most = this.context.concurrency + 1;
     if (this.lanes.own.limit.pendingCount > 0 || this.#leases.size < this.#worker.concurrency) return;
     if (this.#isLeaving || this.#worker.concurrency >= most) return;
     this.#worker.concurrency++;
