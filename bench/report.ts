@@ -63,7 +63,7 @@ async function makeOutput(path: string): Promise<string> {
     ...{ digests: { blockBytes: 1, bytes: Buffer.alloc(0) }, columns: ['id', 'review'] },
   });
   let tally = emptyTally();
-  let timeline = beginTimeline(0, standingOf());
+  let timeline = beginTimeline(0, totalsOf());
   const file = createWriteStream(path);
   file.write(header);
   for (let first = 1; first <= ROWS; first += BATCH) {
@@ -76,7 +76,7 @@ async function makeOutput(path: string): Promise<string> {
       return recordOf({ number, line: number + 1, fields, bytes: 120 }, outcomeOf(number));
     });
     tally = fold(tally, records);
-    timeline = advanced(timeline, (first / 1_000) * 1_000, standingOf());
+    timeline = advanced(timeline, (first / 1_000) * 1_000, totalsOf());
     if (!file.write(records.map(({ text }) => text).join(''))) await once(file, 'drain');
   }
   file.end();
@@ -110,7 +110,7 @@ async function makeOutput(path: string): Promise<string> {
   writeFileSync(path.replace(/\.\w+$/, '.summary.json'), summaryText({ ...summary, details }));
   return path;
 
-  function standingOf() {
+  function totalsOf() {
     const { rows, usage } = tally;
     return {
       ...{ rows: rows.total, failed: rows.failed, sent: rows.total, rate_limited: 0 },

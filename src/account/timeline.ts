@@ -47,25 +47,25 @@ const SERIES = [...COUNTED, 'timed', 'latency_sum_ms', 'latency_max_ms'] as cons
 type Buckets = { [name in (typeof SERIES)[number]]: number[] };
 
 /** For a new run, or one that has worked without a timeline: that time becomes the first bucket. */
-export function beginTimeline(workedMs: number, standing: RunningTotals): Timeline {
+export function beginTimeline(workedMs: number, totals: RunningTotals): Timeline {
   const empty = {
     width_ms: Math.max(FIRST_WIDTH_MS, Math.round(workedMs)),
     until_ms: 0,
     ...eachOf(SERIES, (): number[] => []),
   };
-  return workedMs === 0 ? empty : advanced(empty, workedMs, standing);
+  return workedMs === 0 ? empty : advanced(empty, workedMs, totals);
 }
 
 /**
  * @param atMs milliseconds of work since the run began; an earlier moment than the last counts as the last
- * @param standing the figures now. A gain is spread over the time since the last moment, because one row may
+ * @param totals the figures now. A gain is spread over the time since the last moment, because one row may
  *   hold back others that ended long ago. A loss is taken from the last buckets
  * @param latencies of the added rows, in milliseconds
  */
 export function advanced(
   timeline: Timeline,
   atMs: number,
-  standing: RunningTotals,
+  totals: RunningTotals,
   latencies: Iterable<number> = [],
 ): Timeline {
   const until = Math.max(timeline.until_ms, Math.round(atMs));
@@ -73,7 +73,7 @@ export function advanced(
   const last = buckets.rows.length - 1;
   for (const name of COUNTED) {
     const list = buckets[name];
-    let change = standing[name] - sum(list);
+    let change = totals[name] - sum(list);
     if (change > 0) {
       spread(change, list, timeline.until_ms, until, width);
       continue;

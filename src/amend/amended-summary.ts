@@ -100,7 +100,7 @@ function detailsOf(
   settings: Settings,
 ): SummaryParts['details'] {
   const { timeline, state } = before.details;
-  const standing = {
+  const totals = {
     rows: tally.rows.total,
     failed: tally.rows.failed,
     prompt_tokens: tally.usage.prompt_tokens,
@@ -110,7 +110,7 @@ function detailsOf(
   };
   return {
     ...own.details,
-    timeline: advanced(timeline, timeline.until_ms + own.duration_s * 1000, standing),
+    timeline: advanced(timeline, timeline.until_ms + own.duration_s * 1000, totals),
     settings: partValues(settings),
     state: {
       ...state,

@@ -48,13 +48,13 @@ export async function mergeReview(
   const file = outputAt(output);
   const { format } = file;
   const options = recordOptions(job);
-  const standing = recordFormat({ ...options, format, inputColumns: [], select: undefined });
-  const columns = [...standing.values(ANSWER, NO_ANSWER).keys()];
+  const layout = recordFormat({ ...options, format, inputColumns: [], select: undefined });
+  const columns = [...layout.values(ANSWER, NO_ANSWER).keys()];
   const properties = format.hasHeader && options.answer.shape === 'object' ? columns : [];
   const { answers, empty } = await readReview(review, job.answer, properties, problems);
   problems.end();
 
-  const merge = new Merge(answers, columns, format, standing, problems);
+  const merge = new Merge(answers, columns, format, layout, problems);
   let records = 0;
   for await (const batch of readOutput(file)) {
     mayGoOn();

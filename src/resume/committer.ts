@@ -271,9 +271,9 @@ export class Committer {
       outcome.status === 'skipped' || outcome.latency_ms === null ? [] : [outcome.latency_ms],
     );
     return advanced(
-      timeline ?? beginTimeline(this.#workedBefore, standingOf(this.#manifest)),
+      timeline ?? beginTimeline(this.#workedBefore, totalsOf(this.#manifest)),
       this.#workedBefore + this.ranMs,
-      standingOf({ tally, calls }),
+      totalsOf({ tally, calls }),
       latencies,
     );
   }
@@ -514,7 +514,7 @@ async function copyFinished(
   throw outputChanged(files, 'it was changed while the input was read');
 }
 
-const standingOf = ({ tally: { rows, usage }, calls }: Pick<Manifest, 'tally' | 'calls'>): RunningTotals => ({
+const totalsOf = ({ tally: { rows, usage }, calls }: Pick<Manifest, 'tally' | 'calls'>): RunningTotals => ({
   rows: rows.total,
   failed: rows.failed,
   prompt_tokens: usage.prompt_tokens,

@@ -3,12 +3,12 @@ import { emptyTally, fold } from '../../src/account/tally.js';
 import { advanced, beginTimeline } from '../../src/account/timeline.js';
 import { completed, failed, promptBlocked } from './outcomes.js';
 
-const standing = {
+const totals = {
   ...{ rows: 4, failed: 1, prompt_tokens: 120, completion_tokens: 4, sent: 5, rate_limited: 1 },
 };
 /** What a summary has besides its figures. */
 export const DETAILS: SummaryParts['details'] = {
-  timeline: advanced(beginTimeline(0, standing), 1_000, standing, [400, 30]),
+  timeline: advanced(beginTimeline(0, totals), 1_000, totals, [400, 30]),
   settings: { prompt: '"Review: {{ review }}"', '--emulate': 'false' },
   limits: {
     concurrency: 20,

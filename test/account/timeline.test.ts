@@ -15,7 +15,7 @@ const NOTHING: RunningTotals = {
   ...{ rows: 0, failed: 0, prompt_tokens: 0, completion_tokens: 0, sent: 0, rate_limited: 0 },
 };
 const figure = fc.nat(1_000_000);
-const standing: fc.Arbitrary<RunningTotals> = fc.record({
+const totals: fc.Arbitrary<RunningTotals> = fc.record({
   rows: figure,
   failed: figure,
   prompt_tokens: figure,
@@ -26,7 +26,7 @@ const standing: fc.Arbitrary<RunningTotals> = fc.record({
 /** A commit: how long after the one before, and the figures then, higher or lower. */
 const commit = fc.record({
   after: fc.oneof(fc.nat(1_000), fc.nat(90_000), fc.nat(30 * 24 * 3_600_000)),
-  standing,
+  totals,
   latencies: fc.array(fc.nat(100_000), { maxLength: 5 }),
 });
 
@@ -36,39 +36,29 @@ const total = (timeline: Timeline, name: keyof RunningTotals): number =>
 describe('a timeline', () => {
   it('has sums that are the figures of the run, whatever the commits, and never more buckets than it may', () => {
     fc.assert(
-      fc.property(
-        fc.nat(10_000),
-        standing,
-        fc.array(commit, { maxLength: 200 }),
-        (worked, before, commits) => {
-          let timeline = beginTimeline(worked, before);
-          let at = worked;
-          let last = worked === 0 ? NOTHING : before;
-          const all: number[] = [];
-          for (const { after, standing: now, latencies } of commits) {
-            at += after;
-            all.push(...latencies);
-            // A manifest lies between any two commits.
-            timeline = advanced(
-              timelineSchema.parse(JSON.parse(JSON.stringify(timeline))),
-              at,
-              now,
-              latencies,
-            );
-            last = now;
-            expect(timeline.rows.length).toBeLessThanOrEqual(MOST_BUCKETS);
-          }
-          for (const name of Object.keys(NOTHING) as (keyof RunningTotals)[])
-            expect(total(timeline, name)).toBe(last[name]);
-          const points = pointsOf(timeline);
-          expect(timeline.timed.reduce((sum, n) => sum + n, 0)).toBe(all.length);
-          expect(Math.max(0, ...timeline.latency_max_ms)).toBe(Math.max(0, ...all));
-          expect(timeline.latency_sum_ms.reduce((sum, n) => sum + n, 0)).toBe(
-            all.reduce((sum, n) => sum + n, 0),
-          );
-          expect(points.at(-1)?.to_s ?? 0).toBeCloseTo(commits.length > 0 || worked > 0 ? at / 1000 : 0, 3);
-        },
-      ),
+      fc.property(fc.nat(10_000), totals, fc.array(commit, { maxLength: 200 }), (worked, before, commits) => {
+        let timeline = beginTimeline(worked, before);
+        let at = worked;
+        let last = worked === 0 ? NOTHING : before;
+        const all: number[] = [];
+        for (const { after, totals: now, latencies } of commits) {
+          at += after;
+          all.push(...latencies);
+          // A manifest lies between any two commits.
+          timeline = advanced(timelineSchema.parse(JSON.parse(JSON.stringify(timeline))), at, now, latencies);
+          last = now;
+          expect(timeline.rows.length).toBeLessThanOrEqual(MOST_BUCKETS);
+        }
+        for (const name of Object.keys(NOTHING) as (keyof RunningTotals)[])
+          expect(total(timeline, name)).toBe(last[name]);
+        const points = pointsOf(timeline);
+        expect(timeline.timed.reduce((sum, n) => sum + n, 0)).toBe(all.length);
+        expect(Math.max(0, ...timeline.latency_max_ms)).toBe(Math.max(0, ...all));
+        expect(timeline.latency_sum_ms.reduce((sum, n) => sum + n, 0)).toBe(
+          all.reduce((sum, n) => sum + n, 0),
+        );
+        expect(points.at(-1)?.to_s ?? 0).toBeCloseTo(commits.length > 0 || worked > 0 ? at / 1000 : 0, 3);
+      }),
     );
   });
 

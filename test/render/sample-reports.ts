@@ -197,10 +197,10 @@ function rowsOf(
 
 function timeline(ms: number, rows: number): Timeline {
   const steps = 60;
-  let line = beginTimeline(0, standing(0));
+  let line = beginTimeline(0, totals(0));
   for (let i = 1; i <= steps; i++) {
     const share = i / steps - 0.12 * Math.sin((i / steps) * Math.PI * 4) * (1 - i / steps);
-    line = advanced(line, (ms * i) / steps, standing(Math.round(rows * share)), [
+    line = advanced(line, (ms * i) / steps, totals(Math.round(rows * share)), [
       180 + 90 * Math.sin(i / 3),
       400 + 250 * Math.abs(Math.sin(i)),
     ]);
@@ -208,7 +208,7 @@ function timeline(ms: number, rows: number): Timeline {
   return line;
 }
 
-const standing = (rows: number) => ({
+const totals = (rows: number) => ({
   rows,
   failed: Math.floor(rows / 40),
   prompt_tokens: rows * 60,

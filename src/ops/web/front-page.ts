@@ -48,8 +48,8 @@ function storeText({ ready, silentMs }: View): string {
     : `The store has not answered for ${duration(Math.round(silentMs / 1000))}`;
 }
 
-export function cardOf({ beat, ageMs, standing, samples }: WatchedRun) {
-  const lost = standing === 'lost';
+export function cardOf({ beat, ageMs, observed, samples }: WatchedRun) {
+  const lost = observed === 'lost';
   const { summary, known } = beat;
   const total = summary.input.rows;
   const reachMs = (samples.at(-1)?.at ?? 0) - (samples[0]?.at ?? 0);

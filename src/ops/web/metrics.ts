@@ -113,7 +113,7 @@ const OF_RUNS: Metrics<ToldRun> = {
   run_post_age_seconds: ['Time since a run last said how it gets on', ({ ageMs }) => ageMs / 1000],
   run_state: [
     '1 for the state that a run is in, 0 for the others',
-    ({ standing }) => STATES.map((state) => [[state], Number(state === standing)]),
+    ({ observed }) => STATES.map((state) => [[state], Number(state === observed)]),
     'state',
   ],
   run_info: [

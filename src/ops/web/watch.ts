@@ -25,7 +25,7 @@ const MOST_RUNS = 500;
 const MOST_WORKERS = 1_000;
 
 export interface WatchedRun extends SeenRun {
-  readonly standing: ObservedState;
+  readonly observed: ObservedState;
   readonly samples: RateWindow;
 }
 
@@ -102,7 +102,7 @@ export class FleetWatch {
       const samples =
         beat?.state === 'running' ? sampled(known?.samples ?? [], { at, done: beat.called }, REACH_MS) : [];
       this.#beats.set(name, { text, beat, samples });
-      if (beat !== undefined) runs.push({ beat, ageMs, standing: observedState({ beat, ageMs }), samples });
+      if (beat !== undefined) runs.push({ beat, ageMs, observed: observedState({ beat, ageMs }), samples });
     }
     this.#answeredAt = at;
     this.#runs = runs.toSorted((a, b) => begun(b) - begun(a)).slice(0, MOST_RUNS);

@@ -10,7 +10,7 @@ const NOW = new Date('2026-11-21T02:30:00.000Z');
 function seen(beat: ReturnType<typeof runBeat>, ageMs = 500, samples: RateWindow = []): WatchedRun {
   const [read] = readRuns([{ name: beat.run, text: JSON.stringify(beat), ageMs }]);
   if (read === undefined) throw new Error('the beat cannot be read');
-  return { ...read, standing: observedState(read), samples };
+  return { ...read, observed: observedState(read), samples };
 }
 
 const view = (runs: readonly WatchedRun[], change: Partial<View> = {}): View => ({
