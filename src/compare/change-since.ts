@@ -21,7 +21,7 @@ export async function changeSince(
     const before = await ComparedOutput.open(onDisk(last.output, last.summary));
     const after = await ComparedOutput.open(now);
     const several = after.several ?? before.several ?? false;
-    const [saidBefore, saidAfter] = [before.saidBy(several), after.saidBy(several)];
+    const [normalizeBefore, normalizeAfter] = [before.normalizer(several), after.normalizer(several)];
     const comparison = new Comparison();
     const matching = new Matching(
       before.side(by),
@@ -30,7 +30,7 @@ export async function changeSince(
       signal,
     );
     for await (const matches of matching.matches()) {
-      for (const { a, b } of matches) comparison.add(saidBefore(a), saidAfter(b));
+      for (const { a, b } of matches) comparison.add(normalizeBefore(a), normalizeAfter(b));
     }
     return comparison.result().answered;
   } finally {

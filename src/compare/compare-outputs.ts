@@ -151,7 +151,7 @@ class Pass {
   async *changedLines(wanted: boolean): AsyncGenerator<string> {
     const [[a], [b]] = [this.a, this.b];
     const several = a.several ?? b.several ?? false;
-    const [saidA, saidB] = [a.saidBy(several), b.saidBy(several)];
+    const [normalizeA, normalizeB] = [a.normalizer(several), b.normalizer(several)];
     const idOf = this.by === null ? null : a.idBy(this.by);
     const rowOf = (match: Match): string[] => [
       ...(idOf === null ? [] : [idOf(match.a)]),
@@ -160,7 +160,7 @@ class Pass {
     yield line(this.#columns);
     for await (const matches of this.#matching.matches()) {
       const text = matches.flatMap((match) => {
-        const [before, after] = [saidA(match.a), saidB(match.b)];
+        const [before, after] = [normalizeA(match.a), normalizeB(match.b)];
         const isChanged = this.#comparison.add(before, after);
         const isListed = this.#changed.length < MOST_LISTED;
         if (!isChanged || !(wanted || isListed)) return [];

@@ -108,13 +108,13 @@ export class ComparedOutput {
   }
 
   /** @throws UsageError without answer columns; the returned function, for a record that no run wrote */
-  saidBy(several: boolean): (record: OutputRecord) => NormalizedAnswer {
+  normalizer(several: boolean): (record: OutputRecord) => NormalizedAnswer {
     const columns = this.#answers;
     if (this.columns !== null && this.#isCsv && columns === null)
       throw notOurs(this.name, 'has no column "answer", and "status" and "text" do not enclose any');
-    const reader = answerNormalizer({ columns: this.#isCsv ? (columns ?? []) : null, several });
+    const normalize = answerNormalizer({ columns: this.#isCsv ? (columns ?? []) : null, several });
     return (record) => {
-      const said = read(() => reader(record));
+      const said = read(() => normalize(record));
       if (said !== null && said !== undefined) return said;
       throw notAsWritten(this.name, record.number, 'it lacks its status or its answer');
     };

@@ -73,7 +73,8 @@ export function answerNormalizer({
       : objectOf(properties.map(([name, property]) => [property, record.value(name)]));
     if (value === undefined) return null;
     if (record.isInvalid) return word(status, INVALID);
-    const said = isOne && several ? severalSaid(value) : isObject(value) ? objectSaid(value) : oneSaid(value);
+    const said =
+      isOne && several ? severalTexts(value) : isObject(value) ? objectTexts(value) : oneText(value);
     if (said.answer !== '' || said.parts !== null) return { status, ...said, answer: `=${said.answer}` };
     return word(status, record.isAbstained ? ABSTAINED : NO_ANSWER);
   };
@@ -93,7 +94,7 @@ const word = (status: NormalizedAnswer['status'], label: string): NormalizedAnsw
 
 type AnswerTexts = Omit<NormalizedAnswer, 'status'>;
 
-function oneSaid(value: Json): AnswerTexts {
+function oneText(value: Json): AnswerTexts {
   const answer = textOf(value);
   const label = labelOf(answer);
   return { answer, label, shown: label, parts: null };
@@ -101,7 +102,7 @@ function oneSaid(value: Json): AnswerTexts {
 
 const labelOf = (answer: string): string => (WORDS.has(answer) ? JSON.stringify(answer) : answer);
 
-function objectSaid(value: { readonly [name: string]: Json }): AnswerTexts {
+function objectTexts(value: { readonly [name: string]: Json }): AnswerTexts {
   const parts = new Map(
     Object.entries(value)
       .map(([name, part]): [string, string] => [name, textOf(part)])
@@ -113,12 +114,12 @@ function objectSaid(value: { readonly [name: string]: Json }): AnswerTexts {
 }
 
 /** Sorted: two jobs may order their labels differently. */
-function severalSaid(value: Json): AnswerTexts {
+function severalTexts(value: Json): AnswerTexts {
   const text = valueText(value);
-  if (text === '') return oneSaid(value);
+  if (text === '') return oneText(value);
   const labels = Array.isArray(value) ? value.map(valueText) : text === NONE ? [] : text.split(SEPARATOR);
   const answer = labels.sort().join(SEPARATOR) || NONE;
-  return { ...oneSaid(answer), parts: new Map(labels.map((label) => [label, 'yes'])) };
+  return { ...oneText(answer), parts: new Map(labels.map((label) => [label, 'yes'])) };
 }
 
 /** A value as in a CSV cell, except that members of objects are sorted. */

@@ -4,7 +4,7 @@ import type { Tokenizer } from '../prompt/tokens.js';
 import type { Model } from '../service/catalogue.js';
 import { answer, possibleAnswers } from './answers/answer.js';
 import { drawn } from './answers/labels.js';
-import { readPrompt } from './answers/reading.js';
+import { readPrompt } from './answers/read-prompt.js';
 import { type Unwanted, unwanted } from './answers/unwanted.js';
 import { type FilterReport, type FilterSettings, isBlocked, judge, judgeCompletion } from './filter.js';
 import { type Logprobs, logprobsOf, sharesAlong } from './logprobs.js';

@@ -133,11 +133,7 @@ export interface Drawn {
 }
 
 /** What a disturbance sends instead of an answer; `null` when it needs the answer. */
-export function inPlaceOfAnswer(
-  { fault, random }: Drawn,
-  called: CalledModel,
-  hint: Hint,
-): Delivery | null {
+export function inPlaceOfAnswer({ fault, random }: Drawn, called: CalledModel, hint: Hint): Delivery | null {
   switch (fault.kind) {
     case 'status':
       return whole(faultReply(fault.status, called, hint, random));

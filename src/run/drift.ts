@@ -1,5 +1,5 @@
 import { type Drift, driftText } from '../account/drift.js';
-import { changeSince } from '../compare/drift.js';
+import { changeSince } from '../compare/change-since.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../core/errors.js';
 import { unknownNames } from '../core/nearest.js';

@@ -6,7 +6,7 @@ import { answerReader } from '../../src/answer/answer.js';
 import type { AnswerSpec } from '../../src/core/answer-spec.js';
 import { randomFrom } from '../../src/core/random.js';
 import { answer } from '../../src/emulator/answers/answer.js';
-import { readPrompt } from '../../src/emulator/answers/reading.js';
+import { readPrompt } from '../../src/emulator/answers/read-prompt.js';
 import { isBlocked, judge } from '../../src/emulator/filter.js';
 import { said } from '../answer/said.js';
 

@@ -9,7 +9,7 @@ import { readEnvironment } from '../../src/config/environment.js';
 import { readJobFile } from '../../src/config/job-file.js';
 import { settle } from '../../src/config/settings.js';
 import { answer } from '../../src/emulator/answers/answer.js';
-import { readPrompt } from '../../src/emulator/answers/reading.js';
+import { readPrompt } from '../../src/emulator/answers/read-prompt.js';
 import { csv } from '../../src/output/csv.js';
 import { recordFormat } from '../../src/output/format.js';
 import { escapeFormula, unescapeFormula } from '../../src/output/formula.js';

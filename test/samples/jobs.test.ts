@@ -6,7 +6,7 @@ import { readJobFile } from '../../src/config/job-file.js';
 import type { Row } from '../../src/core/model.js';
 import { randomFrom } from '../../src/core/random.js';
 import { answer } from '../../src/emulator/answers/answer.js';
-import { readPrompt } from '../../src/emulator/answers/reading.js';
+import { readPrompt } from '../../src/emulator/answers/read-prompt.js';
 import { compileTemplate } from '../../src/prompt/template.js';
 import { rows, survey } from '../../src/source/source.js';
 import { said } from '../answer/said.js';

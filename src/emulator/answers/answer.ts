@@ -1,6 +1,6 @@
 import { jsonAnswer, numberFor } from './json.js';
 import { choose, type Possibility, sharesOf, spelled, termsOf } from './labels.js';
-import { type ReadPrompt, summaryOf, wordsOf } from './reading.js';
+import { type ReadPrompt, summaryOf, wordsOf } from './read-prompt.js';
 
 /**
  * A model's text for a prompt. Depends on its arguments only; `random` decides what the prompt leaves open.

@@ -2,7 +2,7 @@ import type { AnswerSpec } from '../../core/answer-spec.js';
 import { isObject } from '../../core/json.js';
 import type { Json } from '../../core/model.js';
 import { choose, opinionOf, term } from './labels.js';
-import { type ReadPrompt, summaryOf, wordsOf } from './reading.js';
+import { type ReadPrompt, summaryOf, wordsOf } from './read-prompt.js';
 
 type Schema = Extract<AnswerSpec, { kind: 'json' }>['schema'];
 

@@ -1,4 +1,4 @@
-import { definitionsIn, type ReadPrompt, wordsOf } from './reading.js';
+import { definitionsIn, type ReadPrompt, wordsOf } from './read-prompt.js';
 
 export interface Possibility {
   readonly text: string;

@@ -1,5 +1,5 @@
 import { pick } from '../../core/random.js';
-import type { ReadPrompt } from './reading.js';
+import type { ReadPrompt } from './read-prompt.js';
 
 /** Answers against the instructions. `cut` shortens any answer; the others change its content. */
 export const UNWANTED = ['invalid', 'fenced', 'cut', 'chatty', 'broken'] as const;
