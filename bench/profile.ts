@@ -56,7 +56,7 @@ try {
     env: { PATH: process.env['PATH'], ...env },
   });
   const [file = ''] = readdirSync(folder).filter((name) => name.endsWith('.cpuprofile'));
-  report(byRoom(JSON.parse(readFileSync(join(folder, file), 'utf8'))));
+  report(byFolder(JSON.parse(readFileSync(join(folder, file), 'utf8'))));
 } finally {
   endpoint.stop();
   await server?.stop();
@@ -64,7 +64,7 @@ try {
 }
 
 /** Self time in µs. */
-function byRoom({ nodes, samples, timeDeltas }: Profile): Map<string, number> {
+function byFolder({ nodes, samples, timeDeltas }: Profile): Map<string, number> {
   const folders = new Map<number, string>();
   const parents = new Map(nodes.flatMap(({ id, children = [] }) => children.map((child) => [child, id])));
   // Parents come before their children.

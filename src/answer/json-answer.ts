@@ -29,7 +29,7 @@ export function jsonReader({ schema, repair }: Extract<AnswerSpec, { kind: 'json
   readonly properties: readonly string[];
   readonly read: (completion: ReadFrom) => Answer;
 } {
-  const problem = validator(schema);
+  const validate = validator(schema);
   const { properties: declared } = schema;
   const properties = isObject(declared) ? Object.keys(declared) : [];
   const openers = openersOf(schema, properties);
@@ -55,7 +55,7 @@ export function jsonReader({ schema, repair }: Extract<AnswerSpec, { kind: 'json
     const json = found ?? mended;
     if (json === undefined)
       return invalid({ code: 'answer_not_json', message: `${excerpt(text)} has no JSON` });
-    const wrong = problem(JSON.parse(json));
+    const wrong = validate(JSON.parse(json));
     if (wrong !== null) return invalid({ code: 'answer_invalid', message: wrong });
     return mended === undefined ? valid(json) : { ...valid(json), repaired: true };
   };

@@ -6,7 +6,7 @@ import { asStarted } from '../core/started.js';
  * invisible and direction-changing format characters, line separators and lone surrogates. The two joiners
  * stay: words of several languages and many emoji need them.
  */
-const NOT_PLAIN = /(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
+const CONTROLS = /(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
 
 const ZERO_CELLS = /[\p{M}\u200c\u200d]/u;
 const TWO_CELLS =
@@ -14,7 +14,7 @@ const TWO_CELLS =
 
 /** Shows every character that is not plain text as `\u{1b}`. For texts of a job, a model or a service. */
 export function escapeControls(text: string): string {
-  return text.replace(NOT_PLAIN, (char) => `\\u{${char.codePointAt(0)?.toString(16)}}`);
+  return text.replace(CONTROLS, (char) => `\\u{${char.codePointAt(0)?.toString(16)}}`);
 }
 
 /** As {@link escapeControls}, but line feeds and tabs stay. */

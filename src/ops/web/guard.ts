@@ -51,12 +51,12 @@ export function isLoopback(host: string): boolean {
 
 /** Applies the login and the rules against other sites to every request, even for a missing page. */
 export async function guard(app: FastifyInstance, host: string, login: Login): Promise<void> {
-  const doorkeeper = new LoginLimiter(login);
+  const limiter = new LoginLimiter(login);
   await app.register(helmet, HEADERS);
   await app.register(basicAuth, {
     authenticate: { realm: 'Promptmill' },
     validate: async (user: string, password: string, request: FastifyRequest, reply: FastifyReply) => {
-      const verdict = doorkeeper.judge({
+      const verdict = limiter.judge({
         user,
         password,
         address: request.ip,

@@ -103,7 +103,7 @@ export class LoginLimiter {
     }
     own.take(now);
     if (isStranger) this.#strangers.take(now);
-    for (const [other, allowance] of this.#wrong) if (allowance.isWhole(now)) this.#wrong.delete(other);
+    for (const [other, bucket] of this.#wrong) if (bucket.isWhole(now)) this.#wrong.delete(other);
     this.#wrong.set(who, own);
     return { kind: 'wrong' };
   }

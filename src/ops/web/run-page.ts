@@ -22,7 +22,7 @@ export function runPageOf(run: WatchedRun, workers: readonly SeenWorker[]) {
       ...page,
       ...endOf(beat),
       ended: true,
-      note: plainOrNull(summary.stopped ?? summary.missed),
+      note: escapedOrNull(summary.stopped ?? summary.missed),
       rowsText: reconciliation(summary),
       shares: sharesOf(summary),
       figures: [],
@@ -58,4 +58,4 @@ function workerSection({ run, queue }: RunHeartbeat, workers: readonly SeenWorke
   return rows.length === 0 ? [] : [{ id: 'workers', title: 'Workers', rows }];
 }
 
-const plainOrNull = (text: string | null): string | null => (text === null ? null : escapeControls(text));
+const escapedOrNull = (text: string | null): string | null => (text === null ? null : escapeControls(text));

@@ -70,12 +70,12 @@ describe('the login of the dashboard', () => {
 
 describe('a guesser', () => {
   const MINUTE = 60_000;
-  /** A doorkeeper with a clock of the test's own. */
-  function doorkeeper() {
+  /** A login limiter with a clock of the test's own. */
+  function loginLimiter() {
     let now = 0;
-    const keeper = new LoginLimiter(LOGIN, () => now);
+    const limiter = new LoginLimiter(LOGIN, () => now);
     const judge = (password: string, from: Partial<LoginAttempt> = {}) =>
-      keeper.judge({
+      limiter.judge({
         user: LOGIN.user,
         password,
         address: '10.0.0.1',
@@ -88,7 +88,7 @@ describe('a guesser', () => {
   }
 
   it('fault 86: has ten guesses and ten a minute, and learns nothing from what is not looked at', () => {
-    const { judge, guess, wait } = doorkeeper();
+    const { judge, guess, wait } = loginLimiter();
     expect(Array.from({ length: 10 }, () => guess())).toEqual(Array(10).fill('wrong'));
     expect(judge('wrong')).toEqual({ kind: 'too many', waitMs: 6_000 });
     expect(judge(LOGIN.password)).toEqual({ kind: 'too many', waitMs: 6_000 });
@@ -97,7 +97,7 @@ describe('a guesser', () => {
   });
 
   it('fault 86: gets no more than 60 a minute from a thousand addresses', () => {
-    const { guess, wait } = doorkeeper();
+    const { guess, wait } = loginLimiter();
     let looked = 0;
     for (let second = 0; second < 600; second++, wait(1_000))
       for (let i = 0; i < 50; i++) if (guess({ address: `10.1.${second % 20}.${i}` }) === 'wrong') looked++;
@@ -106,7 +106,7 @@ describe('a guesser', () => {
   });
 
   it('fault 86: does not keep out who has logged in before: by a cookie, by another address, or on this machine', () => {
-    const { judge, guess, wait } = doorkeeper();
+    const { judge, guess, wait } = loginLimiter();
     const first = judge(LOGIN.password);
     const device = first.kind === 'right' ? (first.device ?? undefined) : undefined;
     judge(LOGIN.password, { address: '10.0.0.9' });
@@ -123,10 +123,10 @@ describe('a guesser', () => {
   });
 
   it('fault 86: cannot make a cookie, and one alone opens nothing', () => {
-    const { judge, guess } = doorkeeper();
+    const { judge, guess } = loginLimiter();
     const first = judge(LOGIN.password);
     const device = first.kind === 'right' ? (first.device ?? '') : '';
-    const other = doorkeeper().judge(LOGIN.password);
+    const other = loginLimiter().judge(LOGIN.password);
     const forged = [device.replace(/^./, (c) => (c === '0' ? '1' : '0')), 'x', '', '.', `${device}0`];
     if (other.kind === 'right' && other.device !== null) forged.push(other.device);
     expect(Array.from({ length: 10 }, () => guess({ device }))).toEqual(Array(10).fill('wrong'));
