@@ -31,7 +31,7 @@ export default defineConfig({
     hookTimeout: 120_000,
     // Of one second by default.
     expect: { poll: { timeout: 60_000 } },
-    // More than twice the cores of CI: many of these tests wait for something that is away or asleep.
-    maxWorkers: 5,
+    // Twice the cores of CI: many of these tests wait for something that is away or asleep.
+    maxWorkers: 4,
   },
 });

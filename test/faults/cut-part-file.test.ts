@@ -59,9 +59,11 @@ describe('fault 50: a part file that was cut', () => {
     return readFileSync(part);
   }
 
-  it.each(['csv', 'jsonl'])(
-    'at any byte of a %s gives the same output and the same summary',
-    async (format) => {
+  /** There are some 1,800 cuts of each format, and each takes a run to its end: one test would be too long. */
+  const QUARTERS = ['csv', 'jsonl'].flatMap((format) => [0, 1, 2, 3].map((first) => [format, first] as const));
+  it.each(QUARTERS)(
+    'at any byte of a %s gives the same output and the same summary (each fourth, from %i)',
+    async (format, first) => {
       const path = join(folder, `out.${format}`);
       const settings = settingsFor(path, { answer: labels });
       const rows = await rowsOf(settings, OUTCOMES);
@@ -84,7 +86,7 @@ describe('fault 50: a part file that was cut', () => {
         ),
       );
 
-      for (let cut = part.length; cut >= 0; cut--) {
+      for (let cut = first; cut <= part.length; cut += 4) {
         writeFileSync(`${path}.part`, part.subarray(0, cut));
         writeFileSync(`${path}.run.json`, manifest);
 
