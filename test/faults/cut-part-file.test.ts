@@ -60,7 +60,9 @@ describe('fault 50: a part file that was cut', () => {
   }
 
   /** There are some 1,800 cuts of each format, and each takes a run to its end: one test would be too long. */
-  const QUARTERS = ['csv', 'jsonl'].flatMap((format) => [0, 1, 2, 3].map((first) => [format, first] as const));
+  const QUARTERS = ['csv', 'jsonl'].flatMap((format) =>
+    [0, 1, 2, 3].map((first) => [format, first] as const),
+  );
   it.each(QUARTERS)(
     'at any byte of a %s gives the same output and the same summary (each fourth, from %i)',
     async (format, first) => {
