@@ -11,6 +11,7 @@ import type { ServiceAddress } from '../service/endpoint.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
 import type { Survey } from '../source/source.js';
 import { OUTCOME_TTL_MS } from '../store/ledger.js';
+import type { Manifest } from './manifest.js';
 import {
   ANSWERED,
   answeredPath,
@@ -50,7 +51,7 @@ interface ReuseParts {
   readonly address: ServiceAddress;
   /** `total`: rows that the run will have. */
   readonly input: { readonly survey: Survey; readonly total: number };
-  readonly manifest: { readonly run: string; readonly rows: number };
+  readonly manifest: Pick<Manifest, 'run' | 'rows' | 'since'>;
   /** The run's former name: its outcomes are taken along. @default none */
   readonly from?: string | undefined;
   /** Most distinct requests remembered. @default {@link MOST_KEYS} */
@@ -115,11 +116,14 @@ export class Reuse {
         });
       }
       const asked = new OffsetIndex(most);
+      // Rows called again or reviewed since have other answers in the output than in the file.
+      const { retried, merged_review: merged } = manifest.since ?? {};
+      const isAmended = retried !== undefined || merged !== undefined;
       const isKept = last !== null && !existsSync(own) && isFinishedBy(last, manifest.run);
       const file = isKept
         ? null
         : await OutcomeFile.open(own, manifest.rows, ({ request, number }, at) => {
-            if (request !== null) asked.add(request, number, at);
+            if (request !== null && !isAmended) asked.add(request, number, at);
           });
       await syncFolder(dirname(own));
       return new Reuse(parts, { own, answered }, keysOf, asked, answers, last, file, isNew);

@@ -5,6 +5,7 @@ import type { RunFlags } from '../../src/config/settings.js';
 import { UsageError } from '../../src/core/errors.js';
 import type { CalledOutcome, Json, Row } from '../../src/core/model.js';
 import { assertSame, fingerprint } from '../../src/resume/fingerprint.js';
+import type { Manifest } from '../../src/resume/manifest.js';
 import { dropOutcomes } from '../../src/resume/outcome-file.js';
 import { type KnownRow, Reuse } from '../../src/resume/reuse.js';
 import { csv } from '../../src/source/csv.js';
@@ -27,6 +28,8 @@ interface Run {
   readonly from?: string;
   /** Rows that an earlier process has committed. @default 0 */
   readonly committed?: number;
+  /** What was changed in the output before the run goes on with it. */
+  readonly since?: Manifest['since'];
   /** Rows to commit before the process ends; the run is finished when they are all. @default all */
   readonly last?: number;
   /** Distinct requests that are remembered. */
@@ -50,7 +53,7 @@ describe('what a run takes over', () => {
 
   /** For each row from the first that is not committed: `called`, `copy of 3` or `from a-run`. */
   async function over(options: Run): Promise<string[]> {
-    const { run, notes, committed = 0, last = notes.length, most } = options;
+    const { run, notes, committed = 0, last = notes.length, most, since } = options;
     const settings = {
       ...settingsFor(
         'out.csv',
@@ -74,7 +77,7 @@ describe('what a run takes over', () => {
         },
         total: limit,
       },
-      manifest: { run, rows: committed },
+      manifest: { run, rows: committed, ...(since && { since }) },
       from: options.from,
       ...(most !== undefined && { most }),
     });
@@ -130,6 +133,18 @@ describe('what a run takes over', () => {
     rmSync(state.path('reuse'), { recursive: true });
     const ends = await over({ run: 'r', input: dedupe, notes, committed: 2 });
     expect(ends).toEqual(['called', 'copy of 3', 'called']);
+  });
+
+  it.each<[string, NonNullable<Manifest['since']>]>([
+    ['called again', { retried: { rows: 1, at: '2026-01-01T00:00:00.000Z' } }],
+    ['reviewed', { merged_review: { rows: 1, at: '2026-01-01T00:00:00.000Z' } }],
+  ])('are none of rows that may have been %s since', async (_, since) => {
+    const notes = ['fail', 'a', 'fail', 'a', 'fail'];
+    const first: RunFlags = { limit: 2 };
+    expect(await over({ run: 'r', input: dedupe, notes, flags: first })).toEqual(['called', 'called']);
+    const rest = await over({ run: 'r', input: dedupe, notes, committed: 2, since });
+    expect(rest).toEqual(['called', 'called', 'copy of 3']);
+    expect(left()).toEqual([]);
   });
 
   it('are outcomes of requests that are remembered; of others rows are called', async () => {
