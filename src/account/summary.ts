@@ -66,8 +66,10 @@ const detailsSchema = z.object({
   }),
   /** Besides the figures, what the run goes on with when rows are added to its output. */
   state: z.object({
-    /** Hashes of what the records depend on, by part; `settings` has the parts. */
+    /** Hashes of what the records depend on, by part; `values`, or else `settings`, has the parts. */
     fingerprint: z.record(z.string(), z.string()),
+    /** Set after a retry, whose own parts are in `settings`. */
+    values: z.record(z.string(), z.string()).exactOptional(),
     execution: z.int().positive(),
     /** Billed for all calls, also for those whose answers are not in the output. */
     prompt_tokens: z.int(),

@@ -7,7 +7,7 @@ import { advanced } from '../account/timeline.js';
 import type { Settings } from '../config/settings.js';
 import { CALLS, eachOf } from '../core/counters.js';
 import type { RecordFormat } from '../output/record.js';
-import { fingerprint, partValues } from '../resume/fingerprint.js';
+import { partValues } from '../resume/fingerprint.js';
 import type { Manifest } from '../resume/manifest.js';
 
 /** Why the scores of an output are dropped when some rows change; null when they are not, or do not exist. */
@@ -99,7 +99,7 @@ function detailsOf(
   { tally, calls }: Pick<SummaryParts, 'tally' | 'calls'>,
   settings: Settings,
 ): SummaryParts['details'] {
-  const { timeline, state } = before.details;
+  const { timeline, state, settings: then } = before.details;
   const totals = {
     rows: tally.rows.total,
     failed: tally.rows.failed,
@@ -114,7 +114,8 @@ function detailsOf(
     settings: partValues(settings),
     state: {
       ...state,
-      fingerprint: fingerprint(settings, before.input.sha256),
+      // Those of the other rows: a run that adds rows must match them.
+      values: state.values ?? then,
       prompt_tokens: state.prompt_tokens + own.details.state.prompt_tokens,
       completion_tokens: state.completion_tokens + own.details.state.completion_tokens,
     },

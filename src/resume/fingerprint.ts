@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import type { FinishedSummary } from '../account/read-summary.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../core/errors.js';
+import type { Manifest } from './manifest.js';
 
 /** Hashes of the parts that records depend on. Half a file per prompt would be no one's answer. */
 export function fingerprint(settings: Settings, inputSha256: string): Record<string, string> {
@@ -73,13 +74,19 @@ interface Parts {
 }
 
 /** @throws UsageError with what changed since the unfinished run began (faults 14 and 15) */
-export function assertSame(before: Parts, now: Parts, manifest: string): void {
+export function assertSame(
+  before: Parts & Partial<Pick<Manifest, 'replaces' | 'retry'>>,
+  now: Parts,
+  manifest: string,
+): void {
   const what = changesOf(before, now);
   if (what.length === 0) return;
+  // A run that adds rows to an output is discarded with that output only.
+  const isGrowing = before.replaces !== undefined && before.retry === undefined;
   throw new UsageError(
     'run_changed',
     `${manifest} is an unfinished run, and since it began this changed: ${what.join(', ')}`,
-    'Put it back to continue the run, or discard the unfinished run with --restart.',
+    `Put it back to continue the run, or ${isGrowing ? 'start over with --restart --overwrite' : 'discard the unfinished run with --restart'}.`,
   );
 }
 
@@ -95,7 +102,7 @@ export function assertUnchanged(
 ): void {
   const { state, settings } = details;
   const input = extended ? { input: now.fingerprint['input'] ?? '' } : {};
-  const before = { fingerprint: { ...state.fingerprint, ...input }, values: settings };
+  const before = { fingerprint: { ...state.fingerprint, ...input }, values: state.values ?? settings };
   const what = changesOf(before, now);
   if (what.length === 0) return;
   throw new UsageError(

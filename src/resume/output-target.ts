@@ -161,7 +161,7 @@ export async function findTarget(
   if (settings.retry !== null)
     return { ...place, unfinished: null, discarded: left, renamed: false, warning: null };
   if (isTaken(files.output) && !settings.overwrite) {
-    if (settings.extend || hasFirstRows(files)) return await growing(place, settings);
+    if (settings.extend || hasFirstRows(files)) return await growing(place, settings, left);
     throw new UsageError(
       'output_exists',
       `${files.output} exists: ${ownerOf(files, settings.job)}`,
@@ -212,10 +212,21 @@ function assertMore(files: OutputFiles, { rows }: Manifest, { input }: Settings)
 }
 
 /** The run adds rows to its finished output, which must be as it was written. */
-async function growing(place: OutputLocation, { input, restart }: Settings): Promise<OutputTarget> {
+async function growing(
+  place: OutputLocation,
+  { input, restart }: Settings,
+  left: Manifest | null,
+): Promise<OutputTarget> {
   const { output } = place.files;
   const { summary: finished } = await openFinished(output, 'refuse');
   const first = firstRows(finished.rows.total);
+  if (restart && left !== null) {
+    throw new UsageError(
+      'output_exists',
+      `${output} has finished with ${first}, and the unfinished run is discarded with them only`,
+      'Start over with --restart --overwrite, or leave out --restart to go on with the unfinished run.',
+    );
+  }
   if (restart) {
     throw new UsageError(
       'output_exists',
@@ -258,9 +269,10 @@ async function continued(
   if (named !== null && !isOld && (part === null || left.stage === 'finishing')) {
     if (await isFinished(files.output, named.size, left)) {
       for (const path of [files.rewritten, files.part]) rmSync(path, { force: true });
-      // Killed before the manifest was removed, and more rows are asked for.
+      // Killed before the manifest was removed, and more rows may be asked for.
       const isMore = settings.input.limit === null || settings.input.limit > left.rows;
-      if (isMore && left.retry === undefined && hasFirstRows(files)) return await growing(place, settings);
+      if (isMore && left.retry === undefined && (settings.extend || hasFirstRows(files)))
+        return await growing(place, settings, left);
       return { ...found, unfinished: left };
     }
   }

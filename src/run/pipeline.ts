@@ -13,6 +13,7 @@ import { review } from '../output/review.js';
 import { spentText } from '../pace/budget.js';
 import type { Committer } from '../resume/committer.js';
 import { copyForDrift, lastRunOf, recordedLastRun } from '../resume/last-run.js';
+import { removeManifest } from '../resume/manifest.js';
 import type { OutputFiles } from '../resume/output-files.js';
 import { type OutputTarget, takeOutput } from '../resume/output-target.js';
 import { removeReport, writeReport } from '../resume/report-file.js';
@@ -40,7 +41,7 @@ export interface RunResult {
   readonly beyond: number;
   /** Rows written, and rows with an outcome that the store keeps until the run continues. */
   readonly kept: number;
-  /** Rows selected for retry; with 0, nothing was changed. Absent for a run. */
+  /** Rows selected for retry; with 0, nothing was changed. Absent for a run that calls rows. */
   readonly retried?: number;
 }
 
@@ -90,8 +91,11 @@ export async function runJob(
 /** @throws Error for a defect: only a finished output may need no row */
 function unchanged({ finished, files }: Pick<OutputTarget, 'finished' | 'files'>): RunResult {
   if (finished === undefined) throw new Error('there is no finished output');
+  // Left where the run was killed after its output had got its name.
+  removeManifest(files.manifest);
   const kept = finished.rows.total;
-  return { summary: finished, halted: null, files, review: null, report: null, beyond: 0, kept };
+  const result = { summary: finished, halted: null, files, review: null, report: null, beyond: 0, kept };
+  return { ...result, retried: 0 };
 }
 
 /** The end of a run whose rows replace rows of a finished output. */

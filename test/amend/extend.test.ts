@@ -1,6 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { sealOfFile } from '../../src/output/writer.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
@@ -9,11 +10,15 @@ import { changeSummary } from '../support/written.js';
 describe('run --extend', () => {
   let work: Workplace;
   let service: ScriptedService;
+  let statusOf: (prompt: string) => number;
   beforeEach(async () => {
     work = new Workplace();
-    service = await startScriptedService(({ prompt }) => ({
-      json: completionBody({ text: ` to ${prompt}`, prompt_tokens: 5 }),
-    }));
+    statusOf = () => 200;
+    service = await startScriptedService(({ prompt }) => {
+      const status = statusOf(prompt);
+      if (status !== 200) return { status, json: { error: { message: 'no' } } };
+      return { json: completionBody({ text: ` to ${prompt}`, prompt_tokens: 5 }) };
+    });
   });
   afterEach(async () => {
     await service.close();
@@ -92,6 +97,66 @@ describe('run --extend', () => {
     expect(summary).toMatchObject({ run, rows: { total: 4 }, calls: { sent: 5 }, retried: { rows: 1 } });
     expect(summary).not.toHaveProperty('beyond');
     expect(files().sort()).toEqual(['out.csv', 'out.summary.json']);
+  });
+
+  it('compares the job with that of the rows, not with that of a retry of some of them', async () => {
+    work.write('in.csv', 'id\n1\n2\n3\n');
+    expect((await call('run', job('in.csv'), '--limit', '2')).code).toBe(0);
+    const path = job('in.csv', { prompt: 'line {{ id }}' });
+    for (const row of ['1', '2']) expect((await call('retry', 'out.csv', '--row', row)).code).toBe(0);
+    const calls = service.calls();
+    const refused = await call('run', path);
+    expect(refused.code, refused.stderr).toBe(2);
+    expect(refused.stderr.replaceAll(/\s+/g, ' ')).toContain(
+      'this changed: prompt ("row {{ id }}" then, "line {{ id }}" now)',
+    );
+    expect(service.calls()).toBe(calls);
+    const rest = await call('run', job('in.csv'));
+    expect(rest.code, rest.stderr).toBe(0);
+    expect(work.records('out.csv').map(({ text }) => text)).toEqual(['to line 1', 'to line 2', 'to row 3']);
+  });
+
+  it('ends with 0 where nothing was appended, also after failed rows and a kill behind the rename', async () => {
+    let begun: object = {};
+    statusOf = (prompt) => {
+      begun = work.json('out.csv.run.json');
+      return prompt === 'row 2' ? 400 : 200;
+    };
+    const kill = async () => {
+      const left = { ...begun, rows: 2, stage: 'finishing', ...(await sealOfFile(work.path('out.csv'))) };
+      work.write('out.csv.run.json', JSON.stringify(left));
+    };
+    work.write('in.csv', 'id\n1\n2\n');
+    const path = job('in.csv');
+    expect((await call('run', path)).code).toBe(1);
+    await kill();
+    const none = await call('run', path, '--extend');
+    expect(none.code, none.stderr).toBe(0);
+    expect(none.stderr).toMatch(/^no row was appended .* nothing was changed\n$/);
+    expect(files().sort()).toEqual(['out.csv', 'out.summary.json']);
+    await kill();
+    work.write('in.csv', 'id\n1\n2\n3\n');
+    const extended = await call('run', path, '--extend');
+    expect(extended.code, extended.stderr).toBe(1);
+    expect(work.json('out.summary.json')).toMatchObject({ rows: { total: 3, failed: 1 } });
+    expect(service.calls()).toBe(3);
+  });
+
+  it('says how to start over where the input was changed while it was under way', async () => {
+    work.write('in.csv', 'id\n1\n');
+    const path = job('in.csv');
+    expect((await call('run', path)).code).toBe(0);
+    work.write('in.csv', 'id\n1\n2\n');
+    statusOf = () => 401;
+    expect((await call('run', path, '--extend')).code).toBe(3);
+    work.write('in.csv', 'id\n1\n3\n');
+    const refused = await call('run', path, '--extend');
+    expect(refused.code, refused.stderr).toBe(2);
+    expect(refused.stderr.replaceAll(/\s+/g, ' ')).toContain('or start over with --restart --overwrite');
+    statusOf = () => 200;
+    const anew = await call('run', path, '--restart', '--overwrite');
+    expect(anew.code, anew.stderr).toBe(0);
+    expect(work.records('out.csv').map(({ text }) => text)).toEqual(['to row 1', 'to row 3']);
   });
 
   it.each<[string, string, string, object, string]>([
