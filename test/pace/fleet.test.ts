@@ -124,7 +124,7 @@ describe.each([SEED, SEED + 1])('a quota that only refusals tell (seed %i)', (se
   );
 
   it.each([10, 20, 30])(
-    'is used by 80 %% where it is %i a minute, counted by the second',
+    'is used by four fifths where it is %i a minute, counted by the second',
     async (perMinute) => {
       const quota = { requestsPerMinute: perMinute };
       const admitted = await admittedOf({ workers: 1, quota }, 180);
