@@ -76,8 +76,11 @@ export const LONG_MS = 2_000;
 /** Mean of what rounding adds, in ms. */
 const ROUNDING_MS = 500;
 
-/** Lowest rate, in calls per minute. Below it the service's hints hold calls back anyway. */
-const FLOOR = 6;
+/**
+ * Lowest rate, in calls per minute. Below it the service's hints hold calls back anyway, and calls would be so far apart
+ * that a refusal does not tell which of the rising rates it belongs to.
+ */
+const FLOOR = 30;
 /** A rate unused for this long is dropped, in ms. */
 const FORGOTTEN_MS = 60_000;
 /** Most growth between two calls, in ms. */

@@ -21,6 +21,8 @@ import { applyReport, type UsageReport } from './usage.js';
 const CHANCE_MS = 60_000;
 /** Refusals within this time are considered together, in ms: quotas span a minute at most. */
 const TOGETHER_MS = 60_000;
+/** Fewer calls since the pause before, in less time in ms, tell no quota: slow start begins with as many. */
+const FEW = { calls: 5, ms: 10_000 };
 const MINUTE = 60_000;
 
 /**
@@ -41,7 +43,8 @@ export function refuse(
   const { admitted, wave: last } = pace;
   const allowed = allowedRate(pace, configured);
   if (call.startedAt < before.waitUntil) {
-    if (last === null) return pace;
+    // The pause of an outage has no wave.
+    if (last === null || now - last.until > TOGETHER_MS) return pace;
     const wave = { ...last, refused: last.refused + 1, until: waitUntil };
     // Counting that starts at the end of the pause starts at its new end.
     const since = before.since === before.waitUntil ? waitUntil : pace.since;
@@ -50,8 +53,10 @@ export function refuse(
     // Others report their calls later.
     return paced(same, { ...first(wave, false, now), seen: wave.seen[0] ?? null });
   }
-  if (admitted === 0) return { ...pace, wave: last && { ...last, until: waitUntil } };
   const ms = now - pace.since;
+  // The pause was shorter than the window: these few calls came before its end.
+  const isEarly = allowed === null && last !== null && admitted < FEW.calls && ms < FEW.ms;
+  if (admitted === 0 || isEarly) return { ...pace, wave: last && { ...last, until: waitUntil } };
   const earlier = last !== null && now - last.until <= TOGETHER_MS ? last : null;
   const wave = {
     refused: 1,

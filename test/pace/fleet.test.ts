@@ -104,6 +104,35 @@ describe.each([1, 4])(`%i workers without the quota in the job (seed ${SEED})`, 
   });
 });
 
+describe.each([SEED, SEED + 1])('a quota that only refusals tell (seed %i)', (seed) => {
+  const admittedOf = async (options: Omit<FleetOptions, 'seed'>, seconds: number): Promise<number> => {
+    fleet = new Fleet({ ...options, seed });
+    await fleet.pass(seconds);
+    return fleet.since(0).admitted;
+  };
+
+  it.each([
+    { workers: 1, hints: false },
+    { workers: 4, hints: false },
+    { workers: 1, hints: 1_000 },
+  ] as const)(
+    'is used by 70 % although pauses end before its window of ten seconds (workers: $workers, hint: $hints)',
+    async ({ workers, hints }) => {
+      const quota = { requestsPerMinute: 600, requestWindowSeconds: 10 };
+      expect((await admittedOf({ workers, quota, hints }, 120)) / 1_200).toBeGreaterThanOrEqual(0.7);
+    },
+  );
+
+  it.each([10, 20, 30])(
+    'is used by four fifths where it is %i a minute, counted by the second',
+    async (perMinute) => {
+      const quota = { requestsPerMinute: perMinute };
+      const admitted = await admittedOf({ workers: 1, quota }, 180);
+      expect(admitted / (perMinute * 3)).toBeGreaterThanOrEqual(0.8);
+    },
+  );
+});
+
 describe.each([
   { name: '600 a minute, 120 ms', perMinute: 600, latency: 120, refusalMs: 0 },
   { name: '1200 a minute, 300 ms', perMinute: 1_200, latency: 300, refusalMs: 300 },

@@ -80,8 +80,8 @@ export interface FleetOptions {
   readonly refusalMs?: number;
   /** The share of all calls that is refused for a second, whatever the quota. @default 0 */
   readonly stray?: number;
-  /** Refusals say in seconds how long to wait. @default true */
-  readonly hints?: boolean;
+  /** Refusals say in seconds how long to wait, or always as long in ms. @default true */
+  readonly hints?: boolean | number;
   /**
    * A busy machine: every process stands still at times, those of the workers and that of the service. What is due
    * meanwhile happens at the end of it, all at once. Means, in milliseconds. @default never
@@ -246,7 +246,8 @@ export class Fleet {
       if (answer.admitted) {
         pacer.answered(0, advertised);
       } else {
-        const hint = hints ? Math.ceil(answer.retryAfterMs / 1_000) * 1_000 : null;
+        const told = hints === true ? Math.ceil(answer.retryAfterMs / 1_000) * 1_000 : hints;
+        const hint = told === false ? null : told;
         if (!(await pacer.refused(hint, startedAt, tokens))) throw new Error('refused for ever');
       }
     }

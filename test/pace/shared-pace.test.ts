@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { hold, refuse } from '../../src/pace/refusal.js';
+import { hold, pause, refuse } from '../../src/pace/refusal.js';
 import {
   allowedRate,
   NOTHING,
@@ -128,6 +128,22 @@ describe('a refusal', () => {
     const later = T + 6_000;
     const minute = refuse(stray, { startedAt: later - 10, wait: 55_000 }, report, NOTHING, later);
     expect(allowedRate(minute, NOTHING)).not.toBe(null);
+  });
+
+  it('that comes soon after the pause before, after hardly any calls, belongs to it: its window is not over', () => {
+    const stray = refuse(newPace(), { startedAt: T - 10, wait: 1_000 }, BUSY, NOTHING, T);
+    const report = { ...NO_REPORT, admitted: 4, since: T + 1_000 };
+    const early = refuse(stray, { startedAt: T + 1_000, wait: 2_000 }, report, NOTHING, T + 1_010);
+    expect(early.wave).toEqual({ ...stray.wave, until: T + 3_010 });
+    expect(early.waitUntil).toBe(T + 3_010);
+  });
+
+  it('of a call that was in flight when the service went down is none of a wave long ago', () => {
+    const wave = { refused: 2, seen: [{ admitted: 4, ms: 1_000 }], until: T - 61_000, wait: 1_000, soon: 0 };
+    const down = pause({ ...newPace(), since: T - 61_000, wave }, 5_000, T - 5);
+    const pace = refuse(down, { startedAt: T - 10, wait: 1_000 }, NO_REPORT, NOTHING, T);
+    expect(pace.wave).toEqual(wave);
+    expect(allowedRate(pace, NOTHING)).toBe(null);
   });
 
   it('is a first one again when none came for a minute', () => {
