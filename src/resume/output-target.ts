@@ -267,7 +267,7 @@ async function continued(
   // The part file is the output under its first name, an unfinished copy of it, or the source of a rewrite.
   const isOld = left.retry !== undefined && part !== null && (await isReplaced(files.output, left));
   if (named !== null && !isOld && (part === null || left.stage === 'finishing')) {
-    if (await isFinished(files.output, named.size, left)) {
+    if (await isFinished(files, named.size, left)) {
       for (const path of [files.rewritten, files.part]) rmSync(path, { force: true });
       // Killed before the manifest was removed, and more rows may be asked for.
       const isMore = settings.input.limit === null || settings.input.limit > left.rows;
@@ -332,10 +332,15 @@ async function salvaged(
   return { run, unfinished, discarded: manifest, warning };
 }
 
-/** True when the run was killed between naming the output and removing the manifest (fault 42). */
-async function isFinished(output: string, size: number, manifest: Manifest): Promise<boolean> {
-  const { stage, bytes, seal } = manifest;
-  return stage === 'finishing' && size === bytes && (await isSealed(output, bytes, seal));
+/**
+ * True when the run was killed between naming the output and removing the manifest (fault 42). The seal is of the last
+ * bytes only; the run's summary, which is written first, tells its output from an older one that ends alike.
+ */
+async function isFinished({ output, summary }: OutputFiles, size: number, left: Manifest): Promise<boolean> {
+  const { stage, bytes, seal } = left;
+  if (stage !== 'finishing' || size !== bytes || !(await isSealed(output, bytes, seal))) return false;
+  const written = summaryAt(summary)?.details.written;
+  return written === undefined || written.sha256 === (await sha256Of(output));
 }
 
 /** Any file with `--overwrite`, else only the output that the new one was made from. */

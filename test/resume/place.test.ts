@@ -100,6 +100,27 @@ describe('the place of an output', () => {
     });
   });
 
+  it('fault 42: an output that is to be replaced is not taken for the new one, however alike their ends', async () => {
+    const flags = { overwrite: true };
+    const ended = (note: string) =>
+      [note, 'x'.repeat(5_000)].map((each) => ({ note: each, outcome: completed }));
+    const [older, newer] = [await rowsOf(settings(), ended('one')), await rowsOf(settings(), ended('two'))];
+    writeFileSync(path(), older.text);
+    const { committer } = await openCommitter(settings(flags), newer);
+    await commitTo(committer, newer, 2);
+    const named = async () => writeFileSync(path('killed'), read('out.csv.run.json'));
+    await committer.finish(summaryOf(committer, path()), { named });
+    // As a kill leaves it that comes when all but the name is done.
+    renameSync(path(), path('out.csv.part'));
+    writeFileSync(path(), older.text);
+    renameSync(path('killed'), path('out.csv.run.json'));
+
+    const again = await openCommitter(settings(flags), newer);
+    expect(again.target.renamed).toBe(false);
+    await again.committer.finish(summaryOf(again.committer, path()));
+    expect(read()).toBe(newer.text);
+  });
+
   describe('fault 63: what others do while the run goes on', () => {
     const part = 'out.csv.part';
     const moved = (): string => `${folder}-moved`;
