@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Job, type JobSchedulerJson, Queue, WaitingError, Worker } from 'bullmq';
+import { ErrorCode, type Job, type JobSchedulerJson, Queue, WaitingError, Worker } from 'bullmq';
 import * as z from 'zod';
 import { machineTimezone } from '../../config/cron.js';
 import { UsageError } from '../../core/errors.js';
@@ -105,9 +105,9 @@ export class Schedule {
   /** @returns false when nothing is scheduled under this name */
   async remove(name: string): Promise<boolean> {
     const isRemoved = await this.#queue.removeJobScheduler(name);
-    // BullMQ leaves an entry that is due and that nobody has; on PostgreSQL it also refuses to remove it.
+    // BullMQ leaves an entry that is due and that nobody has.
     for (const { id = '', repeatJobKey } of await this.#queue.getJobs(['waiting', 'prioritized', 'delayed']))
-      if (repeatJobKey === name) await this.#queue.remove(id).catch(() => {});
+      if (repeatJobKey === name) await this.#queue.remove(id).catch(unlessRefused);
     return isRemoved;
   }
 
@@ -229,4 +229,9 @@ function tickOf(entry: Job<TickData>): Tick | null {
   const due = /:(\d+)$/.exec(entry.id ?? '')?.[1];
   if (!data.success || entry.id === undefined || due === undefined) return null;
   return { entry: entry.id, ...data.data, due: new Date(Number(due)) };
+}
+
+/** On PostgreSQL BullMQ also refuses to remove an entry of a scheduler that is gone. */
+function unlessRefused(error: unknown): void {
+  if ((error as { readonly code?: unknown }).code !== ErrorCode.JobBelongsToJobScheduler) throw error;
 }

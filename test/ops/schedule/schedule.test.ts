@@ -70,8 +70,7 @@ describeEachStore('a schedule', (store) => {
     await rehearsal.close();
   });
 
-  it('is removed with a tick that is due and that nobody has', async ({ skip }) => {
-    skip(store().kind === 'postgres', 'BullMQ refuses that there');
+  it('is removed with a tick that is due and that nobody has, except where BullMQ refuses it', async () => {
     await schedule.sync(files(NIGHT, TICK));
     await hear(open, 1, async () => 'left');
     expect(await schedule.remove('tick')).toBe(true);
@@ -81,7 +80,8 @@ describeEachStore('a schedule', (store) => {
       open.backendFactory,
     );
     const left = await queue.getJobs(['waiting', 'prioritized', 'delayed', 'active']);
-    expect(left.map(({ repeatJobKey }) => repeatJobKey)).toEqual(['night']);
+    const refused = store().kind === 'postgres' ? ['tick'] : [];
+    expect(left.map(({ repeatJobKey }) => repeatJobKey).sort()).toEqual(['night', ...refused]);
     await queue.close();
   });
 
