@@ -10,7 +10,7 @@ import { checkJob } from '../run/check/check-job.js';
 import { type CheckReport, checkExitCode } from '../run/check/check-report.js';
 import { assertProgram } from '../run/on-finish.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
-import { openJob, wholeNumber } from './job.js';
+import { CONCURRENCY, concurrency, openJob, wholeNumber } from './job.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
 interface Options extends Pick<RunFlags, 'input' | 'format' | 'limit' | 'concurrency'> {
@@ -43,7 +43,7 @@ export function checkCommand(exit: Exit): Command {
       '--format <format>',
       `format of the input: ${either(INPUT_FORMAT_NAMES)} (default: from its name)`,
     )
-    .option('--concurrency <n>', 'calls in flight at once', wholeNumber)
+    .option(...CONCURRENCY, concurrency)
     .option('--limit <n>', 'only the first n rows', wholeNumber)
     .option('--json', 'print the report as JSON on standard output')
     .option('--quiet', 'print no progress, and only the report of --json')

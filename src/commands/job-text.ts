@@ -130,7 +130,7 @@ function textOf(job: NewJob): string {
     `  ${field({ path: output })} # every column of the input, then what was answered`,
     '',
     'limits:',
-    '  concurrency: 20 # calls in flight at once',
+    '  concurrency: auto # calls in flight at once; a number is the most',
     '  # requests_per_minute: 600 # the quota of the deployment; found out where it is not said',
     '  # budget: { tokens: 1000000 } # the run stops before it takes more, and can go on later',
     '',

@@ -1,6 +1,7 @@
 import { InvalidArgumentError } from 'commander';
 import { readEnvironment } from '../config/environment.js';
 import { readJobFile } from '../config/job-file.js';
+import type { Concurrency } from '../config/job-schema.js';
 import type { RunFlags, Settings } from '../config/settings.js';
 import { UsageError } from '../core/errors.js';
 import { type OpenedJob, openedJob } from '../library/opened-job.js';
@@ -42,6 +43,14 @@ export function jobFileOf({ files, jobFile }: FoundOutput, named: string | undef
     `no summary beside ${files.output} names its job file`,
     'Name it with --job FILE: it says what the answers are.',
   );
+}
+
+export const CONCURRENCY = ['--concurrency <n>', 'most calls in flight at once, or auto'] as const;
+
+export function concurrency(value: string): Concurrency {
+  if (value === 'auto') return value;
+  if (/^[1-9]\d{0,14}$/.test(value)) return Number(value);
+  throw new InvalidArgumentError(`must be auto, or a whole number of at least 1, got ${value}`);
 }
 
 export function wholeNumber(value: string): number {

@@ -9,7 +9,7 @@ import { findFinished } from '../resume/finished-output.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
 import { QUEUE_FORMS } from '../store/open.js';
 import type { UnderWay } from './exit-message.js';
-import { jobFileOf, openJob, wholeNumber } from './job.js';
+import { CONCURRENCY, concurrency, jobFileOf, openJob } from './job.js';
 import { runHere } from './run.js';
 import type { Exit } from './signals.js';
 
@@ -46,7 +46,7 @@ export function retryCommand(exit: Exit, underWay: UnderWay): Command {
     .option('--input <file>', 'where the input is now (default: where the summary says)')
     .option('--format <format>', `its format: ${either(INPUT_FORMAT_NAMES)} (default: from its name)`)
     .option('--queue <url>', `${QUEUE_FORMS} (default: embedded)`)
-    .option('--concurrency <n>', 'calls in flight at once', wholeNumber)
+    .option(...CONCURRENCY, concurrency)
     .option('--emulate', 'call an emulator of the service on this machine instead of the service')
     .option('--no-work', 'leave the calls to `promptmill work` processes')
     .option('--restart', 'discard an unfinished retry and begin another')

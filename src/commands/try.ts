@@ -22,7 +22,7 @@ import { outputFiles } from '../resume/output-files.js';
 import { openInput } from '../run/input.js';
 import { runJob } from '../run/pipeline.js';
 import { planRows } from '../run/plan.js';
-import { wholeNumber } from './job.js';
+import { CONCURRENCY, concurrency, wholeNumber } from './job.js';
 import { createLog } from './log.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
@@ -56,7 +56,7 @@ export function tryCommand(exit: Exit): Command {
     .option('--input <file>', 'read rows from this file')
     .option('--format <format>', 'format of the input (default: from its name)')
     .option('--queue <url>', 'as of run')
-    .option('--concurrency <n>', 'calls in flight at once', wholeNumber)
+    .option(...CONCURRENCY, concurrency)
     .option('--emulate', 'call an emulator of the service on this machine instead of the service')
     .option('--json', 'print the comparison as JSON on standard output')
     .option('--log-level <level>', 'fatal, error, warn, info, debug, trace or silent (default: warn)')

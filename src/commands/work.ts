@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import { type Environment, readEnvironment } from '../config/environment.js';
-import { DEFAULT_CONCURRENCY } from '../config/job-schema.js';
+import { type Concurrency, callsAtOnce } from '../config/job-schema.js';
 import { logLevelOf } from '../config/settings.js';
 import { UsageError } from '../core/errors.js';
 import { counted } from '../core/figures.js';
@@ -14,13 +14,13 @@ import { isShared, openStore, SHARED_QUEUE_FORMS, SHARED_QUEUES } from '../store
 import { type Store, silenceOf } from '../store/store.js';
 import { FleetWorker } from '../worker/fleet-worker.js';
 import type { UnderWay } from './exit-message.js';
-import { wholeNumber } from './job.js';
+import { CONCURRENCY, concurrency } from './job.js';
 import { createLog } from './log.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
 interface Options {
   readonly queue?: string;
-  readonly concurrency?: number;
+  readonly concurrency: Concurrency;
   readonly deployment?: readonly string[];
   readonly logLevel?: string;
 }
@@ -48,7 +48,7 @@ export function workCommand(exit: Exit, underWay: UnderWay): Command {
   return new Command('work')
     .description('make calls for the runs of a queue; any number, on any machine')
     .option('--queue <url>', SHARED_QUEUE_FORMS)
-    .option('--concurrency <n>', `calls in flight at once (default: ${DEFAULT_CONCURRENCY})`, wholeNumber)
+    .option(...CONCURRENCY, concurrency, 'auto')
     .option('--deployment <name...>', 'only rows of these deployments (default: all)')
     .option('--log-level <level>', 'fatal, error, warn, info, debug, trace or silent (default: warn)')
     .addHelpText('after', EXAMPLES)
@@ -59,7 +59,7 @@ export function workCommand(exit: Exit, underWay: UnderWay): Command {
 
 async function work(options: Options, exit: Exit, underWay: UnderWay): Promise<number> {
   const environment = readEnvironment(process.env);
-  const concurrency = options.concurrency ?? DEFAULT_CONCURRENCY;
+  const { most, unheard } = callsAtOnce(options.concurrency);
   const deployments = options.deployment === undefined ? null : new Set(options.deployment);
   const log = createLog(logLevelOf(options.logLevel ?? environment.logLevel));
   const say = (line: string): void => {
@@ -72,12 +72,12 @@ async function work(options: Options, exit: Exit, underWay: UnderWay): Promise<n
   try {
     const { baseUrl, proxy } = access.address;
     const whose = deployments === null ? 'all deployments' : [...deployments].join(', ');
-    say(`working for ${whose} at ${baseUrl}, ${concurrency} at a time; queue in ${store.describe()}`);
+    say(`working for ${whose} at ${baseUrl}, up to ${most} at a time; queue in ${store.describe()}`);
     if (proxy) say(`calls go through the proxy ${proxy.address}`);
     const worker = new FleetWorker({
       store,
       ...access,
-      concurrency,
+      ...{ concurrency: most, unheard },
       deployments,
       log,
       say,

@@ -67,7 +67,7 @@ function branchMeant(issue: z.core.$ZodIssueInvalidUnion): readonly z.core.$ZodI
 }
 
 const isTypeOfWhole = ({ code, path }: z.core.$ZodIssue): boolean =>
-  code === 'invalid_type' && path.length === 0;
+  (code === 'invalid_type' || code === 'invalid_value') && path.length === 0;
 
 const isMissing = (issue: z.core.$ZodIssue): boolean =>
   (issue.code === 'invalid_type' || issue.code === 'invalid_union') && issue.input === undefined;

@@ -24,7 +24,13 @@ import { onInvalidProblems, onInvalidSchema, problem } from './on-invalid-schema
 const text = z.string().min(1, 'must not be empty');
 
 /** Calls in flight at once per process, by default. */
-export const DEFAULT_CONCURRENCY = 20;
+export type Concurrency = number | 'auto';
+
+/** `unheard`: before the first calls are answered, because a small server could have a long line of them. */
+const AUTO = { most: 100, unheard: 20 };
+
+export const callsAtOnce = (concurrency: Concurrency): typeof AUTO =>
+  concurrency === 'auto' ? AUTO : { most: concurrency, unheard: concurrency };
 
 const MODEL_TYPES = either(OPERATIONS.map(({ models }) => models));
 const PATHS = either(OPERATIONS.map(({ path }) => path));
@@ -292,9 +298,13 @@ const mostRows = (what: string) =>
     );
 
 const limitsSchema = z.strictObject({
-  concurrency: whole(1, 10_000)
-    .default(DEFAULT_CONCURRENCY)
-    .describe(`Calls in flight at once in one process. Default: ${DEFAULT_CONCURRENCY}.`),
+  concurrency: z
+    .union([whole(1, 10_000), z.literal('auto')], 'must be auto, or a whole number from 1 to 10000')
+    .default('auto')
+    .describe(
+      'Most calls in flight at once in one process, of which as many are made as the service answers faster for; `auto`: ' +
+        `up to ${AUTO.most}. Default: auto.`,
+    ),
   prompts_per_request: whole(1, 2048)
     .default(1)
     .describe(

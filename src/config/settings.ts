@@ -8,7 +8,7 @@ import type { OriginColumn } from '../output/result-columns.js';
 import type { ReuseSettings } from '../prompt/reuse-keys.js';
 import { formatNamed, formatOfName } from '../source/format.js';
 import type { Environment } from './environment.js';
-import type { NamedJob } from './job-schema.js';
+import { type Concurrency, callsAtOnce, type NamedJob } from './job-schema.js';
 import { pricesOf } from './prices-file.js';
 
 /** `undefined` means not given. */
@@ -17,7 +17,7 @@ export interface RunFlags {
   readonly format?: string | undefined;
   readonly output?: string | undefined;
   readonly queue?: string | undefined;
-  readonly concurrency?: number | undefined;
+  readonly concurrency?: Concurrency | undefined;
   readonly limit?: number | undefined;
   readonly emulate?: boolean | undefined;
   readonly work?: boolean | undefined;
@@ -41,7 +41,7 @@ export type Settings = ReturnType<typeof settle>;
 /** Flags over environment over job file over defaults. @throws UsageError with option and value */
 export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
   const { name, file = null, input, output, limits, schedule: _, onFinish: __, ...said } = job;
-  const concurrency = flags.concurrency ?? limits.concurrency;
+  const { most, unheard } = callsAtOnce(flags.concurrency ?? limits.concurrency);
   const inputPath = flags.input ?? input.path;
   const format = flags.format === undefined ? input.format : formatNamed(flags.format).name;
   const usualOutput = defaultOutput(name, format, inputPath);
@@ -69,8 +69,10 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
     }),
     limits: Object.freeze({
       ...limits,
-      concurrency,
-      chunkSize: limits.chunkSize ?? chunkSize(concurrency, limits.promptsPerRequest),
+      concurrency: most,
+      /** Most calls at once before the first are answered. */
+      unheard,
+      chunkSize: limits.chunkSize ?? chunkSize(unheard, limits.promptsPerRequest),
     }),
     prices: pricesOf(job),
     queue: flags.queue ?? env.queue,

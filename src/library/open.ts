@@ -1,6 +1,7 @@
 import { resolve } from 'node:path';
 import { type Logger, pino } from 'pino';
 import { readEnvironment } from '../config/environment.js';
+import type { Concurrency } from '../config/job-schema.js';
 import type { RunFlags } from '../config/settings.js';
 import type { Halt } from '../core/halt.js';
 import { type Job, jobOf } from './job.js';
@@ -23,8 +24,8 @@ export interface JobOptions {
   readonly format?: string | undefined;
   /** Only the first so many rows. @default all */
   readonly limit?: number | undefined;
-  /** Calls in flight at once, instead of the job's `limits.concurrency`. */
-  readonly concurrency?: number | undefined;
+  /** Most calls in flight at once, instead of the job's `limits.concurrency`. */
+  readonly concurrency?: Concurrency | undefined;
   /**
    * The environment variables `PROMPTMILL_…`: address, keys, state directory. Keys come only from here, and
    * no `.env` is read.

@@ -9,6 +9,7 @@ type Paced = Pick<Pacer, 'admit' | 'space' | 'withdrawn' | 'waitingMs' | 'takesP
 /** Says when a call may be made: out of the pause, the outage, the permits and the slots of the process. */
 export class Gate {
   #probing: Promise<unknown> | null = null;
+  #calls = 0;
 
   constructor(
     private readonly pacer: Paced,
@@ -16,6 +17,11 @@ export class Gate {
     /** Runs a call in a slot of the process. */
     private readonly inSlot: <T>(call: () => Promise<T>) => Promise<T>,
   ) {}
+
+  /** Calls that passed and have not ended. */
+  get calls(): number {
+    return this.#calls;
+  }
 
   /** How long nobody may call, in ms; 0 when calls may be made. */
   get waitingMs(): number {
@@ -62,8 +68,13 @@ export class Gate {
     const admission = await this.pacer.admit(tokens);
     if (admission === 'pause') return { waitMs: this.waitingMs };
     if (admission === 'closed') return 'closed';
-    const isMade = await this.inSlot(() => call(admission.permit));
-    if (!isMade) this.pacer.withdrawn(tokens);
+    this.#calls++;
+    try {
+      const isMade = await this.inSlot(() => call(admission.permit));
+      if (!isMade) this.pacer.withdrawn(tokens);
+    } finally {
+      this.#calls--;
+    }
     return 'go';
   }
 

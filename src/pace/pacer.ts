@@ -31,7 +31,9 @@ export interface PacerParts {
   /** The quota in the job. */
   readonly limits: PaceLimits;
   readonly ceiling: number;
-  /** Calls of this process now, including those that wait for a permit. */
+  /** Most calls at once before the first are answered. */
+  readonly unheard: number;
+  /** Calls of this process in flight. */
   readonly underWay: () => number;
   readonly onConcurrency: (limit: number) => void;
   /** Holds the queue back for this process; called once per pause. */
@@ -71,7 +73,7 @@ export class Pacer {
   constructor(private readonly parts: PacerParts) {
     this.#clock = parts.clock ?? Date.now;
     this.#grownAt = this.#clock();
-    this.#start = new SlowStart(parts.ceiling);
+    this.#start = new SlowStart(parts.ceiling, parts.unheard);
     this.#shared = new PaceCell(parts.values, parts.queue, this.#clock, parts.onStoreError);
     this.#permits = new Permits((tokens) => this.#take(tokens), parts.random ?? Math.random, this.#clock);
     this.#changes = new PaceChanges(parts.limits, () => this.#start.limit, parts.onChange);
@@ -138,11 +140,13 @@ export class Pacer {
    * @param tokens taken beyond the reservation; negative when less
    * @param advertised the quota in the response
    */
-  answered(tokens: number, advertised: PaceLimits): void {
+  answered(startedAt: number, tokens: number, advertised: PaceLimits): void {
     this.#pause.admitted();
     this.#usage.took(tokens);
     if (this.#usage.said(advertised)) void this.#reportQuota();
-    if (this.#start.answered(this.#clock())) this.#concurrencyGrew();
+    const now = this.#clock();
+    const before = this.concurrency;
+    if (this.#start.answered(now - startedAt, this.parts.underWay(), now)) this.#concurrencyChanged(before);
   }
 
   /** A call failed for another reason than the quota. `connected`: it reached the service. */
@@ -246,7 +250,8 @@ export class Pacer {
     const local = this.#clock();
     if (this.parts.underWay() >= this.#start.limit && local - this.#grownAt >= ADMITTED_MS) {
       this.#grownAt = local;
-      if (this.#start.waited(local)) this.#concurrencyGrew();
+      const before = this.concurrency;
+      if (this.#start.waited(local)) this.#concurrencyChanged(before);
     }
     this.#usage.fade(local);
     void this.#look();
@@ -300,12 +305,12 @@ export class Pacer {
     await this.parts.onPause(ms);
   }
 
-  #concurrencyGrew(): void {
+  #concurrencyChanged(before: number): void {
     const { limit } = this.#start;
     this.parts.onConcurrency(limit);
+    if (limit < before) this.#changes.tell('no_gain', this.#shared.pace);
     // Logs each doubling, and the ceiling.
-    if (Math.log2(limit) % 1 === 0 || limit === this.parts.ceiling) {
+    else if (Math.log2(limit) % 1 === 0 || limit === this.parts.ceiling)
       this.#changes.tell('slow_start', this.#shared.pace);
-    }
   }
 }

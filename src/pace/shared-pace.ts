@@ -222,9 +222,10 @@ const TOLD_AGAIN = 0.15;
 export interface PaceChange {
   /**
    * `told`: the service stated its quota. `pause`: slow start begins again. `growth`: no refusals for a
-   * while. `held`: calls fail for other reasons. `lifted`: the estimate limits nobody any more.
+   * while. `held`: calls fail for other reasons. `lifted`: the estimate limits nobody any more. `no_gain`: more
+   * calls at once bring no more answers a second, or it is tried whether fewer bring as many.
    */
-  readonly reason: 'slow_start' | 'told' | 'refused' | 'pause' | 'growth' | 'held' | 'lifted';
+  readonly reason: 'slow_start' | 'no_gain' | 'told' | 'refused' | 'pause' | 'growth' | 'held' | 'lifted';
   /** Of the whole fleet; null when only the concurrency or a token quota limits calls. */
   readonly calls_per_minute: number | null;
   readonly concurrency: number;

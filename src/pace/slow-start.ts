@@ -1,3 +1,5 @@
+import { UsefulCalls } from './useful-calls.js';
+
 /** Initial calls at once: what the smallest quotas admit in a second. */
 const FIRST = 5;
 /** Time without growth after a failed call, in ms, unless so many answers came since. */
@@ -15,10 +17,12 @@ const STEP_MS = { first: 60_000, most: 1_800_000 };
  * service that fails one call in thirty would get ten at once for hours.
  *
  * When the calls are too many for the server, the ceiling drops, and then rises by one per minute, or as fast
- * as the cause allows. If the first step is too much again, steps take twice as long.
+ * as the cause allows. If the first step is too much again, steps take twice as long. Calls that bring no more
+ * answers are not made at once either (`useful-calls.ts`).
  */
 export class SlowStart {
   #limit: number;
+  readonly #useful: UsefulCalls;
   #pausedUntil = 0;
   #failedUntil = 0;
   /** Since the last failed call. */
@@ -34,9 +38,14 @@ export class SlowStart {
   #stepAt = Number.POSITIVE_INFINITY;
   #raises = 0;
 
-  constructor(private readonly ceiling: number) {
+  /** @param unheard most calls at once before they are answered */
+  constructor(
+    private readonly ceiling: number,
+    private readonly unheard = ceiling,
+  ) {
     this.#limit = Math.min(FIRST, ceiling);
     this.#most = ceiling;
+    this.#useful = new UsefulCalls(ceiling);
   }
 
   get limit(): number {
@@ -47,15 +56,25 @@ export class SlowStart {
     return this.#pausedUntil;
   }
 
-  /** @returns true when the limit grew */
-  answered(now: number): boolean {
+  /**
+   * @param ms time that the answer took
+   * @param calls in flight, this one included
+   * @returns true when the limit changed
+   */
+  answered(ms: number, calls: number, now: number): boolean {
+    const before = this.#limit;
     this.#since++;
-    return this.#grow(this.#limit + 1, now);
+    // A ceiling that was lowered finds its own way up.
+    if (now >= this.#pausedUntil && this.#most === this.ceiling)
+      this.#useful.answered(ms, before, calls >= before, now);
+    this.#limit = Math.min(before, this.#useful.most);
+    this.#grow(this.#limit + 1, now);
+    return this.#limit !== before;
   }
 
   /** A second passed with calls in flight. @returns true when the limit grew */
   waited(now: number): boolean {
-    return this.#grow(this.#limit * 2, now);
+    return this.#limit < this.unheard && this.#grow(Math.min(this.#limit * 2, this.unheard), now);
   }
 
   failed(now: number): void {
@@ -66,6 +85,7 @@ export class SlowStart {
   /** Answers during the pause do not count. */
   paused(until: number): void {
     this.#pausedUntil = Math.max(this.#pausedUntil, until);
+    this.#useful.disturbed();
   }
 
   /** Restarts, so that calls do not all come at once after a pause. @returns true when the limit fell */
@@ -113,9 +133,10 @@ export class SlowStart {
       if (this.#most > (this.#lowered?.from ?? 0)) this.#stepMs = this.#firstMs;
       this.#stepAt = now + this.#stepMs;
     }
-    if (now < this.#pausedUntil || this.#limit >= this.#most) return false;
+    const most = Math.min(this.#most, this.#useful.most);
+    if (now < this.#pausedUntil || this.#limit >= most) return false;
     if (now < this.#failedUntil && this.#since < CALM_ANSWERS) return false;
-    this.#limit = Math.min(limit, this.#most);
+    this.#limit = Math.min(limit, most);
     return true;
   }
 }

@@ -260,7 +260,7 @@ export function announce(
   const where = emulated ? 'an emulator on this machine' : (address.baseUrl ?? '');
   say(
     work
-      ? `calling ${endpoint.deployment} at ${where}, ${limits.concurrency} at a time; queue in ${store.describe()}`
+      ? `calling ${endpoint.deployment} at ${where}, up to ${limits.concurrency} at a time; queue in ${store.describe()}`
       : `leaving the calls to workers; queue in ${store.describe()}`,
   );
   if (address.proxy) say(`calls go through the proxy ${address.proxy.address}`);

@@ -24,6 +24,8 @@ const IDLE_MS = 60_000;
 interface FleetWorkerOptions extends ServiceAccess {
   readonly store: Store;
   readonly concurrency: number;
+  /** Most calls at once before the first are answered. */
+  readonly unheard: number;
   /** Null means all. */
   readonly deployments: ReadonlySet<string> | null;
   readonly log: Logger;
@@ -157,14 +159,14 @@ export class FleetWorker {
   }
 
   #hire(want: QueueDemand): ChunkWorker {
-    const { address, keys, store, concurrency, log, onStop, times } = this.options;
+    const { address, keys, store, concurrency, unheard, log, onStop, times } = this.options;
     const onCall = ({ type, ...call }: CallEnded): void => {
       this.#heartbeat.called(call.status);
       log.debug(call, type);
     };
     const name = this.#heartbeat.id;
     const { queueOf } = this.#served;
-    const context = { name, queueOf, address, keys, store, concurrency, log, onStop, onCall, times };
+    const context = { name, queueOf, address, keys, store, concurrency, unheard, log, onStop, onCall, times };
     return new ChunkWorker({ ...context, slots: this.#slots, batcher: this.#batcher }, want);
   }
 

@@ -22,6 +22,8 @@ import { completionOf } from './row-usage.js';
 export interface CallContext extends CallAccess {
   readonly store: Store;
   readonly queueOf: (deployment: string) => string;
+  /** Most calls at once before the first are answered. @default `concurrency` */
+  readonly unheard?: number;
   /** The limit shared by the lanes of the process. @default only `concurrency`, of each */
   readonly slots?: LimitFunction;
 }
@@ -80,7 +82,7 @@ export class Lane {
     { queue, deployment, limits, answered }: QueueDemand,
     onPause: PacerParts['onPause'],
   ) {
-    const { store, concurrency, log, slots } = context;
+    const { store, concurrency, unheard = concurrency, log, slots } = context;
     this.deployment = deployment;
     this.#log = log;
     this.#answered = answered;
@@ -92,7 +94,8 @@ export class Lane {
       queue,
       limits: { requestsPerMinute: limits.requests_per_minute, tokensPerMinute: limits.tokens_per_minute },
       ceiling: concurrency,
-      underWay: () => this.limit.activeCount,
+      unheard,
+      underWay: () => this.gate.calls,
       onConcurrency: (most) => {
         this.limit.concurrency = most;
       },
@@ -148,7 +151,7 @@ export class Lane {
     const beyond = verdicts.every(exceedsQuota)
       ? -reserved.tokens
       : usage && estimate.settle(reserved, usage);
-    pacer.answered(beyond ?? 0, caller.advertised);
+    pacer.answered(call.startedAt, beyond ?? 0, caller.advertised);
     return null;
   }
 

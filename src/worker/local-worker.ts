@@ -37,7 +37,7 @@ export function startLocalWorker(
   onStop: (problem: Problem) => void,
   onCall: (call: CallEnded) => void,
 ): LocalWorker {
-  const { concurrency } = settings.limits;
+  const { concurrency, unheard } = settings.limits;
   const batcher = new Batcher(store.ledger, context.log, concurrency, { run, calls });
   const sender = new WorkerHeartbeatSender({
     keyValue: store.keyValue,
@@ -52,7 +52,15 @@ export function startLocalWorker(
   });
   const worker = new ChunkWorker(
     {
-      ...{ address: context.address, keys: context.keys, store, concurrency, onStop, log: context.log },
+      ...{
+        address: context.address,
+        keys: context.keys,
+        store,
+        concurrency,
+        unheard,
+        onStop,
+        log: context.log,
+      },
       name: sender.id,
       queueOf: queuesOf(settings.emulated, context.address),
       ...{ batcher, ownRun: run },

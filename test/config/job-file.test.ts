@@ -38,7 +38,7 @@ describe('a job file', () => {
       style: 'deployments',
       timeoutMs: 120_000,
     });
-    expect(read.limits).toMatchObject({ concurrency: 20, attempts: 6 });
+    expect(read.limits).toMatchObject({ concurrency: 'auto', attempts: 6 });
     expect(read.output).toEqual({ formulas: 'protect', probabilities: false, columns: null });
   });
 

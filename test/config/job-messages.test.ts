@@ -163,8 +163,12 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
   ['row_parameters: best_of', 'job.yaml:3: row_parameters must be a list, got "best_of": write [best_of]'],
   ['limits: { deadline: 8 }', 'job.yaml:3: limits.deadline must be a duration such as 90s, 30m or 8h, got 8'],
   [
-    'limits: { concurrency: "5" }',
-    'job.yaml:3: limits.concurrency must be a whole number from 1 to 10000, got "5": write 5, without quotes',
+    'limits: { attempts: "5" }',
+    'job.yaml:3: limits.attempts must be a whole number from 1 to 100, got "5": write 5, without quotes',
+  ],
+  [
+    'limits: { concurrency: many }',
+    'job.yaml:3: limits.concurrency must be auto, or a whole number from 1 to 10000, got "many"',
   ],
   ['limits:', 'job.yaml:3: limits is empty: give it a value, or remove the line'],
   // A value out of range.

@@ -24,8 +24,14 @@ describe('settings', () => {
   });
 
   it('let flags win over the job file, and the job file over defaults', () => {
-    expect(settings().limits.concurrency).toBe(20);
-    expect(settings({}, {}, { limits: { concurrency: 7 } }).limits.concurrency).toBe(7);
+    expect(settings().limits).toMatchObject({ concurrency: 100, unheard: 20, chunkSize: 20 });
+    expect(settings({}, {}, { limits: { concurrency: 7 } }).limits).toMatchObject({
+      concurrency: 7,
+      unheard: 7,
+    });
+    expect(settings({ concurrency: 'auto' }, {}, { limits: { concurrency: 7 } }).limits.concurrency).toBe(
+      100,
+    );
     expect(settings({ concurrency: 9 }, {}, { limits: { concurrency: 7 } }).limits.concurrency).toBe(9);
   });
 

@@ -35,7 +35,7 @@ it.each<[string, SlotServerOptions, concurrency: number, rows: number]>([
     expect(work.json('out.summary.json')).toMatchObject({ calls: { sent: counts.calls } });
     // How many are cut depends on how busy this machine is; test/pace/late-calls.test.ts counts them on a clock of its own.
     const later = underWay.slice(-Math.floor(rows / 2)).sort((a, b) => a - b);
-    expect(later[Math.floor(later.length / 2)]).toBeLessThanOrEqual(concurrency / 2);
+    expect(later[Math.floor(later.length / 2)], `${underWay}`).toBeLessThanOrEqual(concurrency / 2);
   },
 );
 

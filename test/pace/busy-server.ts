@@ -13,6 +13,8 @@ export interface BusyServer {
   /** Times between which no call is answered. @default none */
   readonly silent?: readonly [from: number, to: number];
   readonly concurrency: number;
+  /** Most calls at once before they are answered. @default concurrency */
+  readonly unheard?: number;
   readonly timeoutMs: number;
   readonly lastMs: number;
 }
@@ -34,12 +36,14 @@ interface Call {
 /** Calls the server as a worker does, and tells what came of it minute by minute. */
 export function callBusyServer(server: BusyServer, random: () => number): Minute[] {
   const { slots, serviceMs, worksOnCutCalls = false, silent = [0, 0], concurrency, timeoutMs } = server;
-  const start = new SlowStart(concurrency);
+  const start = new SlowStart(concurrency, server.unheard);
   const late = new LateCalls();
   const outage = new Outage();
   const line: Call[] = [];
   const minutes: Minute[] = [];
   const events: { readonly at: number; readonly happen: () => void }[] = [];
+  /** In order by themselves. */
+  const timeouts: typeof events = [];
   let now = 1;
   let rows = 0;
   let inFlight = 0;
@@ -71,11 +75,10 @@ export function callBusyServer(server: BusyServer, random: () => number): Minute
   const answer = (call: Call): void => {
     if (call.ended) return;
     call.ended = true;
-    inFlight--;
     minute().answered++;
     outage.answered();
     if (late.answered(call.startedAt, timeoutMs, now)) start.late(now);
-    start.answered(now);
+    start.answered(now - call.startedAt, inFlight--, now);
   };
   const expire = (call: Call): void => {
     if (call.ended) return;
@@ -109,7 +112,7 @@ export function callBusyServer(server: BusyServer, random: () => number): Minute
       const call = { row: rows++, startedAt: now, ended: false };
       inFlight++;
       line.push(call);
-      later(timeoutMs, () => expire(call));
+      timeouts.push({ at: now + timeoutMs, happen: () => expire(call) });
     }
   };
   const pulse = (): void => {
@@ -122,7 +125,8 @@ export function callBusyServer(server: BusyServer, random: () => number): Minute
     callMore();
     take();
     minute().atOnce = start.limit;
-    const next = events.shift();
+    const [timeout, event] = [timeouts[0], events[0]];
+    const next = (timeout?.at ?? Infinity) < (event?.at ?? Infinity) ? timeouts.shift() : events.shift();
     if (next === undefined) break;
     now = next.at;
     next.happen();

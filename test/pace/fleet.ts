@@ -172,6 +172,7 @@ export class Fleet {
       queue: 'q',
       limits,
       ceiling,
+      unheard: ceiling,
       underWay: () => underWay,
       onConcurrency: (limit) => {
         most = limit;
@@ -244,7 +245,7 @@ export class Fleet {
       await sleep((answer.admitted ? latency : refusalMs) * (0.8 + this.#random() * 0.4));
       await this.#stalls[worker]?.over();
       if (answer.admitted) {
-        pacer.answered(0, advertised);
+        pacer.answered(startedAt, 0, advertised);
       } else {
         const told = hints === true ? Math.ceil(answer.retryAfterMs / 1_000) * 1_000 : hints;
         const hint = told === false ? null : told;

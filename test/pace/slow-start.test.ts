@@ -6,7 +6,7 @@ function limitAfter(calls: number, failing: number): number {
   const start = new SlowStart(100);
   for (let call = 1; call <= calls; call++)
     if (call % failing === 0) start.failed(call * 10);
-    else start.answered(call * 10);
+    else start.answered(0, 0, call * 10);
   return start.limit;
 }
 
@@ -30,15 +30,23 @@ it('a failed call stops the growth for five seconds where few answers come', () 
 it('answers during a pause do not make the limit grow', () => {
   const start = new SlowStart(100);
   start.paused(5_000);
-  for (let i = 0; i < 50; i++) start.answered(i);
+  for (let i = 0; i < 50; i++) start.answered(0, 0, i);
   expect(start.limit).toBe(5);
+});
+
+it('calls that nobody has answered make the limit grow to a bound of their own', () => {
+  const start = new SlowStart(100, 20);
+  const at = [1_000, 2_000, 3_000, 4_000];
+  expect(at.map((now) => (start.waited(now), start.limit))).toEqual([10, 20, 20, 20]);
+  start.answered(5_000, 0, 5_000);
+  expect(start.limit).toBe(21);
 });
 
 describe('where the calls at once are too many for the server', () => {
   const MINUTE = 60_000;
   /** As many as the limit admits are answered. */
   const grow = (start: SlowStart, now: number): number => {
-    for (let i = 0; i < 100; i++) start.answered(now);
+    for (let i = 0; i < 100; i++) start.answered(0, 0, now);
     return start.limit;
   };
   const lowered = (most: number): SlowStart => {
