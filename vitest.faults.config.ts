@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { defineConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { CLAIM } from './test/faults/claims.js';
 import { SHOWN_BEFORE } from './test/faults/shown.js';
 
@@ -14,6 +15,27 @@ const CLAIMING = readdirSync('test', { recursive: true, encoding: 'utf8' })
       path.startsWith(LONG) ||
       (SHOWN_BEFORE === undefined && /\bfaults? [\d$]/.test(readFileSync(path, 'utf8'))),
   );
+/** A mock takes the place of a module only where nothing has loaded it before; what is measured is to be that of the test. */
+const ALONE = CLAIMING.filter((path) =>
+  /\bvi\.mock\(|\b(?:memory|cpu)Usage\(/.test(readFileSync(path, 'utf8')),
+);
+
+/** Those that take longest, most of it waiting. */
+const LONG_WAITS = [
+  ...['process-workers', 'hold', 'lost-entries', 'process-signals', 'service-down', 'store-frozen'],
+  ...['machine-limits', 'store-unusable', 'away', 'clock-changes', 'odd-posts', 'one-writer', 'lost-ledger'],
+  ...['quota-for-ever', 'store-killed', 'process-asleep', 'busy-server', 'same-queue'],
+];
+
+/** They begin first: one that began last would leave the other workers nothing to do. The others begin by their size. */
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files);
+    const isLong = ({ moduleId }: TestSpecification): boolean =>
+      LONG_WAITS.includes(basename(moduleId, '.test.ts'));
+    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
+  }
+}
 
 /**
  * `npm run test:faults`: every test that shows a fault, those of the default suite and those of `test/faults`,
@@ -22,7 +44,6 @@ const CLAIMING = readdirSync('test', { recursive: true, encoding: 'utf8' })
  */
 export default defineConfig({
   test: {
-    include: CLAIMING,
     testNamePattern: new RegExp(CLAIM.source),
     globalSetup: './test/support/servers.ts',
     reporters: ['./test/faults/table.ts'],
@@ -31,7 +52,16 @@ export default defineConfig({
     hookTimeout: 120_000,
     // Of one second by default.
     expect: { poll: { timeout: 60_000 } },
-    // Twice the cores of CI: many of these tests wait for something that is away or asleep.
-    maxWorkers: 4,
+    // Three times the cores of CI: many of these tests wait for something that is away or asleep.
+    maxWorkers: 6,
+    sequence: { sequencer: LongestFirst },
+    projects: [
+      // As in the default suite: what one file has loaded the next need not load anew.
+      {
+        extends: true,
+        test: { name: 'together', include: CLAIMING, exclude: ALONE, isolate: false },
+      },
+      { extends: true, test: { name: 'apart', include: ALONE } },
+    ],
   },
 });

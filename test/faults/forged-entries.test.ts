@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import './figures.js';
 import { type Chunk, type ChunkData, encodeChunk } from '../../src/queue/chunk.js';
 import { queueName } from '../../src/queue/names.js';
+import type { Store } from '../../src/store/store.js';
 import { runBeat } from '../ops/samples.js';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
@@ -89,9 +90,12 @@ describeEachStore(
         await queue.add('chunk', data, { jobId: `${prefix}-${name}`, attempts: 3 });
       }
       await queue.close();
-      for (const [id, beat] of Object.entries(forgedPosts()))
-        await opened.keyValue.put('run', id, beat, 600_000);
+      await putPosts(opened);
       await opened.close();
+    }
+
+    async function putPosts({ keyValue }: Store): Promise<void> {
+      for (const [id, beat] of Object.entries(forgedPosts())) await keyValue.put('run', id, beat, 600_000);
     }
 
     /** Runs on the board that nobody began. */
@@ -143,8 +147,16 @@ describeEachStore(
     it('fault 58: is no danger to a `promptmill work` that others leave their calls to', async ({ task }) => {
       const before = service.requests.length;
       await forge('forged-for-work');
+      const opened = await store().open();
+      // Those that are not renewed are taken for lost, perhaps before the worker has begun to look.
+      let renewed = Promise.resolve();
+      const renewing = setInterval(() => {
+        renewed = putPosts(opened);
+      }, 1_000);
       const worker = work.start(['work', '--concurrency', '1', '--log-level', 'warn'], env());
       const { code, stderr } = await work.run(['run', job(), '--no-work', '--overwrite'], env());
+      clearInterval(renewing);
+      await renewed;
       worker.process.kill('SIGTERM');
       const left = await worker.ended;
       expect(code, stderr).toBe(0);
