@@ -118,16 +118,15 @@ async function retry(parts: Retry, selection: Selection, offline: OfflineContext
   const amendment = {
     steps: [
       {
-        async run({ committer }: Finishing) {
-          const written = committer.written();
+        async run({ committer, whole }: Finishing) {
+          const written = whole.part();
           if (written === null) return true;
-          await committer.rewrite(merged(outputBytes(path), format, numbers, written()));
-          const [bytes, then] = [committer.whole(), committer.manifest.retry?.tally];
+          await whole.rewrite(merged(outputBytes(path), format, numbers, written()));
+          const [bytes, then] = [whole.bytes(), committer.manifest.retry?.tally];
           if (retried?.chosen.failed !== null || bytes === null || then === undefined) return true;
           try {
-            committer.countedAgain(
-              await recountedTally(retried, { name: path, format, bytes }, then, signal),
-            );
+            const output = { name: path, format, bytes };
+            await committer.note({}, await recountedTally(retried, output, then, signal));
             return true;
           } catch (error) {
             if (signal.aborted && error === signal.reason) return false;

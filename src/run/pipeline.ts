@@ -1,29 +1,27 @@
-import { driftMiss } from '../account/drift.js';
-import { bothMissed, missOf } from '../account/require.js';
 import { retryCommandFor } from '../account/retry-command.js';
 import { type StoredSummary, type SummaryParts, summarise } from '../account/summary.js';
 import type { Settings } from '../config/settings.js';
 import { within } from '../core/clock.js';
-import { errorText } from '../core/errors.js';
 import { count, counted } from '../core/figures.js';
 import { prepareStateDir } from '../core/folder.js';
 import type { HaltReason } from '../core/halt.js';
 import { RunHeartbeatSender } from '../ops/heartbeat-sender.js';
-import { review } from '../output/review.js';
 import { spentText } from '../pace/budget.js';
 import type { Committer } from '../resume/committer.js';
-import { copyForDrift, lastRunOf, recordedLastRun } from '../resume/last-run.js';
+import { lastRunOf, recordedLastRun } from '../resume/last-run.js';
 import { removeManifest } from '../resume/manifest.js';
 import type { OutputFiles } from '../resume/output-files.js';
 import { type OutputTarget, takeOutput } from '../resume/output-target.js';
-import { removeReport, writeReport } from '../resume/report-file.js';
 import { beginExecution, type RunStart } from '../resume/resume.js';
+import { WholeOutput } from '../resume/whole-output.js';
 import { OUTCOME_UNKNOWN } from '../store/ledger.js';
 import { type EngineParts, runEngine } from './engine.js';
-import { checkSteps, FINISHING } from './finishing.js';
+import { driftNow } from './drift.js';
+import { checkSteps, FINISHING, finish } from './finishing.js';
 import { type Input, openInput } from './input.js';
 import { mistakes } from './mistakes.js';
 import { type Plan, planRows } from './plan.js';
+import { missedBy } from './require.js';
 import type { OfflineContext, RunContext } from './run-context.js';
 import type { FinishingStep } from './step.js';
 
@@ -156,75 +154,64 @@ async function endRun(
   { halt, say }: RunContext,
 ): Promise<RunResult> {
   const { target, input, store, committer, reuse, plan, amendment } = parts;
-  const { answer, output } = settings;
+  const { answer } = settings;
   let halted = halt.reason;
   if (reuse?.isFull) say(`warning: ${TOO_MANY_KEYS}`);
   const beyond = input.survey.rows - input.total;
   // A run over the first rows will continue: it lacks gold, and would overwrite a review being filled in.
-  let isWhole = halted === null && beyond === 0;
+  const isWhole = halted === null && beyond === 0;
   if (halted === null && !isWhole && answer.kind === 'labels' && answer.abstainFor !== undefined)
     say(NO_THRESHOLD);
-  const finishing = { committer, settings, survey: input.survey, format: plan.format, say, halt };
-  for (const step of isWhole ? (amendment?.steps ?? FINISHING) : []) {
-    if (await step.run(finishing)) continue;
-    halted = halt.reason;
-    isWhole = false;
-    break;
-  }
-  const files = committer.files;
-  const good = isWhole && !amendment ? lastRunOf(settings, committer.manifest.run, true) : null;
-  const lastRun = isWhole && target && !amendment ? lastRunOf(settings, committer.manifest.run) : null;
-  const own = {
-    ...summaryParts(settings, parts, halted),
-    lastRun,
-    ...(isWhole && committer.manifest.steps.require && { rejected: { good_output: good?.output ?? null } }),
-  };
-  // A killed execution may already have replaced the summary of the last run.
-  const told =
-    isWhole && files && !lastRun ? recordedLastRun(files.summary, committer.manifest.run) : undefined;
-  const now = (isWhole && amendment?.summary(own)) || summarise(own);
-  let summary: StoredSummary = {
-    ...now,
-    ...(told && { last_run: told }),
-    ...(halted === null && beyond > 0 && { beyond }),
-  };
-  const unknown = summary.errors[OUTCOME_UNKNOWN] ?? 0;
-  if (halted === null && unknown > 0) say(`warning: ${heldText(unknown, summary.output, settings.emulated)}`);
   const mayReview = isWhole && plan.reviewed !== null && ((await amendment?.mayReview(committer)) ?? true);
-  const reviewed = mayReview ? plan.reviewed : null;
-  let report: string | null = null;
-  if (halted === null) {
-    summary = await committer.finish(summary, {
-      keep: async () => {
-        // Answers below the requirement are not carried over: they would reject every later run (fault 105).
-        await (committer.manifest.steps.require === undefined ? reuse?.finish() : reuse?.discard());
-        const isReplaced = good !== null && good.output === files?.output;
-        if (settings.drift !== null && summary.missed !== null && isReplaced) await copyForDrift(good);
-      },
-      review: reviewed && {
-        of: (bytes) => {
-          const records = { name: summary.output, format: output.format, bytes: () => bytes };
-          return review(records, reviewed, output.formulas);
-        },
-        onUnread: (reason) => say(`warning: no rows for review: ${reason}`),
-        replace: amendment !== undefined,
-      },
-      named: async () => {
-        if (files === null) return;
-        if (!settings.report) return await removeReport(files);
-        report = await writeReport(files, summary).catch((error: unknown) => {
-          say(`warning: the output is whole, but its report could not be made: ${errorText(error)}`);
-          return null;
-        });
-      },
-    });
-  } else await committer.pause();
+  const ending = {
+    ...{ settings, committer, reuse, say, halt },
+    whole: new WholeOutput(committer),
+    survey: input.survey,
+    format: plan.format,
+    steps: isWhole ? (amendment?.steps ?? FINISHING) : [],
+    review: mayReview && plan.reviewed ? { columns: plan.reviewed, replace: amendment !== undefined } : null,
+    summary: () => {
+      const summary = endSummary(settings, parts);
+      const unknown = summary.errors[OUTCOME_UNKNOWN] ?? 0;
+      if (unknown > 0) say(`warning: ${heldText(unknown, summary.output, settings.emulated)}`);
+      return summary;
+    },
+  };
+  const finished = halted === null ? await finish(ending) : null;
+  if (finished === null) {
+    halted = halt.reason;
+    await committer.pause();
+  }
   // Without a file there is nothing to resume.
   if (halted === null || target === null) {
     await within(5_000, store.ledger.close(committer.manifest.run)).catch(() => {});
     if (halted !== null) await reuse?.discard();
   }
-  return { summary, halted, files, review: reviewed && (files?.review ?? null), report, beyond, kept };
+  const { files } = committer;
+  const { summary, report } = finished ?? {
+    summary: summarise(summaryParts(settings, parts, halted)),
+    report: null,
+  };
+  const review = finished !== null && ending.review !== null ? (files?.review ?? null) : null;
+  return { summary, halted, files, review, report, beyond, kept };
+}
+
+/** The summary of a run that was not halted. */
+function endSummary(settings: Settings, parts: RunParts): StoredSummary {
+  const { input, committer, amendment } = parts;
+  const own = summaryParts(settings, parts, null);
+  if (amendment !== undefined) return amendment.summary(own);
+  const beyond = input.survey.rows - input.total;
+  if (beyond > 0) return { ...summarise(own), beyond };
+  const { run, steps } = committer.manifest;
+  const lastRun = lastRunOf(settings, run);
+  const rejected = steps.require && { good_output: lastRunOf(settings, run, true)?.output ?? null };
+  // A killed execution may already have replaced the summary of the last run.
+  const told = lastRun === null && committer.files && recordedLastRun(committer.files.summary, run);
+  return {
+    ...summarise({ ...own, lastRun, ...(rejected && { rejected }) }),
+    ...(told && { last_run: told }),
+  };
 }
 
 const NO_THRESHOLD =
@@ -276,9 +263,8 @@ function summaryParts(
   const { manifest } = committer;
   const isWhole = halted === null && manifest.rows === input.total;
   const output = committer.files?.output ?? '-';
-  const { drift: found, ...others } = isWhole ? manifest.steps : {};
-  // The alarm may have changed since the step ran.
-  const drift = found && settings.drift ? { ...found, alarm: settings.drift.alarm } : null;
+  const { drift: _, ...others } = isWhole ? manifest.steps : {};
+  const drift = isWhole ? driftNow(manifest.steps, settings) : null;
   const steps = { ...others, ...(drift && { drift }) };
   return {
     run: manifest.run,
@@ -293,12 +279,7 @@ function summaryParts(
     finished_at: new Date().toISOString(),
     duration_s: committer.workedMs / 1000,
     stopped: stopOf(halted),
-    missed: isWhole
-      ? bothMissed(
-          steps.require ?? missOf(manifest.tally, settings.require, steps.abstain),
-          drift && driftMiss(drift, output, settings.reuse.id),
-        )
-      : null,
+    missed: isWhole ? missedBy(settings, manifest, output) : null,
     tally: manifest.tally,
     steps,
     since: manifest.since,
