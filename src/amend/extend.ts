@@ -15,19 +15,27 @@ import { isUntouched } from './review-file.js';
 export async function extendOutput(settings: Settings, context: OfflineContext): Promise<RunResult> {
   assertExtendable(settings);
   const { path } = settings.output;
-  return await runJob({ ...settings, extend: true }, context, async ({ finished }, input, plan) => {
-    if (finished === undefined) return true;
-    await assertExtended(input, finished);
-    if (input.survey.rows <= finished.rows.total) {
-      context.say(
-        `no row was appended to ${settings.input.path} since ${path} was made: nothing was changed`,
-      );
-      return false;
-    }
-    await assertSameLayout(path, plan.format);
-    const { review } = outputFiles(path);
-    if (!(await isUntouched(review, plan, settings))) throw reviewInUse(review);
-    return true;
+  const job = { ...settings, extend: true };
+  return await runJob(job, context, async (target) => {
+    const { finished } = target;
+    if (finished === undefined) return null;
+    return {
+      settings: job,
+      before: finished,
+      checkInput: (input) => assertExtended(input, finished),
+      async choose(input, plan) {
+        if (input.survey.rows <= finished.rows.total) {
+          context.say(
+            `no row was appended to ${settings.input.path} since ${path} was made: nothing was changed`,
+          );
+          return null;
+        }
+        await assertSameLayout(path, plan.format);
+        const { review } = outputFiles(path);
+        if (!(await isUntouched(review, plan, settings))) throw reviewInUse(review);
+        return { target, input, plan, settings: job, replacing: null };
+      },
+    };
   });
 }
 

@@ -70,8 +70,9 @@ async function writeReview(
   );
 }
 
-async function renewReport(
-  { settings, say }: Finishing,
+/** @returns the path of the report page; null when the job has none, or it could not be made */
+export async function renewReport(
+  { settings, say }: Pick<Finishing, 'settings' | 'say'>,
   files: OutputFiles,
   summary: StoredSummary,
 ): Promise<string | null> {

@@ -1,4 +1,4 @@
-import { readdirSync } from 'node:fs';
+import { readdirSync, rmSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { sealOfFile } from '../../src/output/writer.js';
@@ -116,7 +116,7 @@ describe('run --extend', () => {
     expect(work.records('out.csv').map(({ text }) => text)).toEqual(['to line 1', 'to line 2', 'to row 3']);
   });
 
-  it('ends with 0 where nothing was appended, also after failed rows and a kill behind the rename', async () => {
+  it('ends with 0 where nothing was appended, and after a kill behind the rename does what the killed run had left', async () => {
     let begun: object = {};
     statusOf = (prompt) => {
       begun = work.json('out.csv.run.json');
@@ -127,13 +127,19 @@ describe('run --extend', () => {
       work.write('out.csv.run.json', JSON.stringify(left));
     };
     work.write('in.csv', 'id\n1\n2\n');
-    const path = job('in.csv');
+    const path = job('in.csv', { report: true, on_finish: { command: ['sh', '-c', 'echo told >> hook'] } });
     expect((await call('run', path)).code).toBe(1);
-    await kill();
     const none = await call('run', path, '--extend');
     expect(none.code, none.stderr).toBe(0);
     expect(none.stderr).toMatch(/^no row was appended .* nothing was changed\n$/);
-    expect(files().sort()).toEqual(['out.csv', 'out.summary.json']);
+    expect(work.read('hook')).toBe('told\n');
+    const whole = ['out.csv', 'out.report.html', 'out.summary.json'];
+    await kill();
+    rmSync(work.path('out.report.html'));
+    const left = await call('run', path, '--extend');
+    expect(left.code, left.stderr).toBe(1);
+    expect(files().sort()).toEqual(whole);
+    expect(work.read('hook')).toBe('told\ntold\n');
     await kill();
     work.write('in.csv', 'id\n1\n2\n3\n');
     const extended = await call('run', path, '--extend');
