@@ -30,7 +30,7 @@ export interface RowsToCall {
 }
 
 /** The end of a run whose rows replace rows of a finished output. */
-export interface Replacing {
+interface Replacing {
   /** Instead of `FINISHING`: rewrites the output from its other records and those of the run. */
   readonly steps: readonly FinishingStep[];
   /** @param own the parts of the run's own summary */
