@@ -15,31 +15,39 @@ import { isUntouched } from './review-file.js';
 export async function extendOutput(settings: Settings, context: OfflineContext): Promise<RunResult> {
   assertExtendable(settings);
   const { path } = settings.output;
-  return await runJob({ ...settings, extend: true }, context, async ({ finished }, input, plan) => {
-    if (finished === undefined) return true;
-    await assertExtended(input, finished);
-    if (input.survey.rows <= finished.rows.total) {
-      context.say(
-        `no row was appended to ${settings.input.path} since ${path} was made: nothing was changed`,
-      );
-      return false;
-    }
-    await assertSameLayout(path, plan.format);
-    const { review } = outputFiles(path);
-    if (!(await isUntouched(review, plan, settings))) throw reviewInUse(review);
-    return true;
+  const job = { ...settings, extend: true };
+  return await runJob(job, context, async (target) => {
+    const { finished } = target;
+    if (finished === undefined) return null;
+    return {
+      settings: job,
+      before: finished,
+      checkInput: (input) => assertExtended(input, finished),
+      async choose(input, plan) {
+        if (input.survey.rows <= finished.rows.total) {
+          context.say(
+            `no row was appended to ${settings.input.path} since ${path} was made: nothing was changed`,
+          );
+          return null;
+        }
+        await assertSameLayout(path, plan.format);
+        const { review } = outputFiles(path);
+        if (!(await isUntouched(review, plan, settings))) throw reviewInUse(review);
+        return { target, input, plan, settings: job, replacing: null };
+      },
+    };
   });
 }
 
 /** @throws UsageError when the output of the job cannot be extended, whatever its input */
-function assertExtendable({ answer, input, output, reuse, overwrite, restart }: Settings): void {
+function assertExtendable({ answer, input, output, reuse, overwrite }: Settings): void {
   const refuse = (code: 'bad_options' | 'not_extendable', message: string, hint: string): never => {
     throw new UsageError(code, message, hint);
   };
-  if (overwrite || restart) {
+  if (overwrite) {
     refuse(
       'bad_options',
-      `--extend keeps the rows of the output, and ${overwrite ? '--overwrite' : '--restart'} discards rows`,
+      '--extend keeps the rows of the output, and --overwrite discards them',
       'Give one of them.',
     );
   }

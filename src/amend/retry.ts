@@ -2,20 +2,18 @@ import type { FinishedSummary } from '../account/read-summary.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../core/errors.js';
 import { count, counted } from '../core/figures.js';
-import { prepareStateDir } from '../core/folder.js';
 import type { Outcome, Row } from '../core/model.js';
 import { outputBytes } from '../output/output-bytes.js';
 import { merged } from '../output/rewrite.js';
 import { changes, partValues } from '../resume/fingerprint.js';
 import { openFinished } from '../resume/finished-output.js';
-import type { OutputFiles } from '../resume/output-files.js';
-import { isReplaced, type OutputTarget, takeOutput } from '../resume/output-target.js';
-import { beginExecution } from '../resume/resume.js';
-import { type Input, openInput } from '../run/input.js';
-import { announce, execute, type RunResult } from '../run/pipeline.js';
-import { type Plan, planRows } from '../run/plan.js';
+import { isReplaced, type OutputTarget } from '../resume/output-target.js';
+import type { RowsToCall } from '../run/amending.js';
+import type { Input } from '../run/input.js';
+import { type RunResult, runJob } from '../run/pipeline.js';
+import type { Plan } from '../run/plan.js';
 import type { OfflineContext } from '../run/run-context.js';
-import type { Finishing } from '../run/step.js';
+import type { FinishingStep } from '../run/step.js';
 import { scoresLost, summaryWith } from './amended-summary.js';
 import { type ChosenRows, chooseRows } from './chosen-rows.js';
 import { assertInput } from './input-of-output.js';
@@ -39,25 +37,24 @@ export async function retryOutput(
   selection: Selection,
   context: OfflineContext,
 ): Promise<RetryResult> {
-  const target = await takeOutput(settings, new Date(), context);
-  if (target === null) throw new Error('a finished output is a file');
-  try {
+  let retried = 0;
+  const result = await runJob(settings, context, async (target) => {
     assertSameRows(target, settings);
     const before = await summaryOf(target);
     assertSameService(before, settings);
-    prepareStateDir(settings.stateDir);
     const job = amendingJob(settings, before);
-    const input = await openInput(settings, context);
-    try {
-      await assertInput(input, before, settings);
-      const plan = await planRows(job, input.survey);
-      return await retry({ settings, job, target, before, input, plan }, selection, context);
-    } finally {
-      input.discard();
-    }
-  } finally {
-    target.lock?.release();
-  }
+    return {
+      settings: job,
+      before,
+      checkInput: (input) => assertInput(input, before, settings),
+      async choose(input, plan) {
+        const chosen = await retry({ settings, job, target, before, input, plan }, selection, context);
+        retried = chosen?.input.total ?? 0;
+        return chosen;
+      },
+    };
+  });
+  return { ...result, retried };
 }
 
 interface Retry {
@@ -70,91 +67,84 @@ interface Retry {
   readonly plan: Plan;
 }
 
-async function retry(parts: Retry, selection: Selection, offline: OfflineContext): Promise<RetryResult> {
+/** @returns null when no row is to be called */
+async function retry(
+  parts: Retry,
+  selection: Selection,
+  { halt: { signal }, say, connect }: OfflineContext,
+): Promise<RowsToCall | null> {
   const { settings, job, target, before, input, plan } = parts;
   const { path, format } = settings.output;
   const { files, renamed, unfinished } = target;
-  const { say } = offline;
   if (!renamed) await assertSameLayout(path, plan.format);
-  const { signal } = offline.halt;
   // Killed after the output was named: nothing is left to call.
   const chosen = renamed ? null : await chooseRows(job, selection, plan.format, signal);
   const numbers = chosen?.numbers ?? [];
   const total = renamed ? (unfinished?.rows ?? 0) : numbers.length;
   if (total === 0) {
     say(`no row of ${path} is to be called again (${settings.retry}): nothing was changed`);
-    return nothing(before, files);
+    return null;
   }
   const lost = scoresLost(settings, before, plan.format);
   const retried = chosen && retriedOutput(parts, chosen, lost === null);
   const tally = retried !== null && unfinished === null ? await initialTally(retried) : null;
-  const context = await offline.connect();
+  await connect();
 
   say(`retrying ${count(total)} of ${counted(before.rows.total, 'row')} of ${path} (${settings.retry})`);
   const changed = changes(before.details.settings, partValues(settings));
   if (changed.length > 0) say(`the job has changed since the output was made: ${changed.join(', ')}`);
   if (lost !== null && chosen !== null) say(`warning: ${lost}`);
 
-  const rows: Input = {
-    ...input,
-    survey: { ...input.survey, rows: total, badRows: 0 },
-    total,
-    rows: (options) => picked(input, numbers, options),
-  };
-  const begun: OutputTarget = {
-    ...target,
-    ...(tally !== null && {
-      retry: {
-        replaces: before.details.written.sha256,
-        retry: { asked: settings.retry ?? '', before, rest: tally, tally },
-      },
-    }),
-  };
-  // The answers of the last run are the ones to call again.
-  const called = { ...job, reuse: { ...job.reuse, onlyNew: false } };
-  const execution = await beginExecution(begun, rows, plan.header, called, context, (opened) =>
-    announce(settings, context, rows, opened),
-  );
-  const amendment = {
-    steps: [
-      {
-        async run({ committer }: Finishing) {
-          const written = committer.written();
-          if (written === null) return true;
-          await committer.rewrite(merged(outputBytes(path), format, numbers, written()));
-          const [bytes, then] = [committer.whole(), committer.manifest.retry?.tally];
-          if (retried?.chosen.failed !== null || bytes === null || then === undefined) return true;
-          try {
-            committer.countedAgain(
-              await recountedTally(retried, { name: path, format, bytes }, then, signal),
-            );
-            return true;
-          } catch (error) {
-            if (signal.aborted && error === signal.reason) return false;
-            throw error;
-          }
-        },
-      },
-    ],
-    summary: (own: Parameters<typeof summaryWith>[0]) =>
-      summaryWith(own, execution.committer.manifest, settings, lost === null),
-    mayReview: async () =>
-      execution.committer.manifest.reviewing === true || (await isUntouched(files.review, plan, settings)),
-  };
-  const recordsOf: Plan = {
-    ...plan,
-    recordOf: (row, outcome) => {
-      const numberOf = (place: number): number => numbers[place - 1] ?? place;
-      const record = plan.recordOf({ ...row, number: numberOf(row.number) }, real(outcome, numberOf));
-      return { ...record, outcome };
+  const numberOf = (place: number): number => numbers[place - 1] ?? place;
+  const step: FinishingStep = {
+    async run({ committer, whole }) {
+      const records = whole.part();
+      if (records === null) return true;
+      await whole.rewrite(merged(outputBytes(path), format, numbers, records()));
+      const [bytes, then] = [whole.bytes(), committer.manifest.retry?.tally];
+      if (retried?.chosen.failed !== null || bytes === null || then === undefined) return true;
+      try {
+        const output = { name: path, format, bytes };
+        await committer.note({}, await recountedTally(retried, output, then, signal));
+        return true;
+      } catch (error) {
+        if (signal.aborted && error === signal.reason) return false;
+        throw error;
+      }
     },
   };
-  const result = await execute(
-    { ...execution, input: rows, plan: recordsOf, amendment },
-    called,
-    context,
-  ).finally(execution.close);
-  return { ...result, retried: total };
+  return {
+    target: {
+      ...target,
+      ...(tally !== null && {
+        retry: {
+          replaces: before.details.written.sha256,
+          retry: { asked: settings.retry ?? '', before, rest: tally, tally },
+        },
+      }),
+    },
+    input: {
+      ...input,
+      survey: { ...input.survey, rows: total, badRows: 0 },
+      total,
+      rows: (options) => picked(input, numbers, options),
+    },
+    plan: {
+      ...plan,
+      recordOf: (row, outcome) => {
+        const record = plan.recordOf({ ...row, number: numberOf(row.number) }, real(outcome, numberOf));
+        return { ...record, outcome };
+      },
+    },
+    // The answers of the last run are the ones to call again.
+    settings: { ...job, reuse: { ...job.reuse, onlyNew: false } },
+    replacing: {
+      steps: [step],
+      summary: (own, manifest) => summaryWith(own, manifest, settings, lost === null),
+      mayReview: async ({ reviewing }) =>
+        reviewing === true || (await isUntouched(files.review, plan, settings)),
+    },
+  };
 }
 
 function retriedOutput(
@@ -218,11 +208,6 @@ function amendingJob(settings: Settings, { output, details }: FinishedSummary): 
     `the job has answer.abstain, and the summary of ${output} has no threshold that was found for it`,
     'Take answer.abstain_below with a threshold of your own, or run the job again with --overwrite.',
   );
-}
-
-function nothing(summary: FinishedSummary, files: OutputFiles): RetryResult {
-  const { total } = summary.rows;
-  return { summary, halted: null, files, review: null, report: null, beyond: 0, kept: total, retried: 0 };
 }
 
 /** The rows with these numbers, renumbered from 1. */

@@ -5,6 +5,7 @@ import type { Concurrency } from '../config/job-schema.js';
 import type { RunFlags, Settings } from '../config/settings.js';
 import { UsageError } from '../core/errors.js';
 import { type OpenedJob, openedJob } from '../library/opened-job.js';
+import { jobOfOutput } from '../library/output-job.js';
 import type { FoundOutput } from '../resume/finished-output.js';
 
 /** @throws UsageError for a job that cannot run, whatever its input */
@@ -23,25 +24,14 @@ export interface AnsweredJob {
  * @param named the value of `--job`. @default the job file named in the summary
  * @throws UsageError when the job is unknown or has free-text answers
  */
-export function jobOfOutput(found: FoundOutput, named: string | undefined): AnsweredJob {
-  const file = jobFileOf(found, named);
+export function openAnswered(found: FoundOutput, named: string | undefined): AnsweredJob {
+  const file = jobOfOutput(found, named);
   const { settings } = openJob(file, {});
   if (settings.answer.kind !== 'text') return { settings, file };
   throw new UsageError(
     'no_answer',
     `${file} has no answer: its answers are free text, and no text is the right one`,
     'Say in the job file what the answers are: labels, number or json.',
-  );
-}
-
-/** @throws UsageError when the job file is unknown */
-export function jobFileOf({ files, jobFile }: FoundOutput, named: string | undefined): string {
-  const file = named ?? jobFile;
-  if (file !== null) return file;
-  throw new UsageError(
-    'job_unknown',
-    `no summary beside ${files.output} names its job file`,
-    'Name it with --job FILE: it says what the answers are.',
   );
 }
 

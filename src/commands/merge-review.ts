@@ -8,7 +8,7 @@ import { terminalText } from '../render/terminal-text.js';
 import { findFinished } from '../resume/finished-output.js';
 import { OutputLock } from '../resume/output-lock.js';
 import { renewReport } from '../resume/report-file.js';
-import { jobOfOutput } from './job.js';
+import { openAnswered } from './job.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
 const EXAMPLES = `
@@ -40,7 +40,7 @@ export function mergeReviewCommand(exit: Exit): Command {
 
 async function merge(output: string, review: string, job: string | undefined, exit: Exit): Promise<number> {
   const found = findFinished(output);
-  const { settings } = jobOfOutput(found, job);
+  const { settings } = openAnswered(found, job);
   const say = (line: string): void => {
     process.stderr.write(`${terminalText(line)}\n`);
   };

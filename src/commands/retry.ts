@@ -1,15 +1,13 @@
 import { Command } from 'commander';
-import { readSummary } from '../account/read-summary.js';
-import { retryOutput } from '../amend/retry.js';
-import { readSelection, type SelectionFlags, selectionText } from '../amend/selection.js';
+import type { SelectionFlags } from '../amend/selection.js';
 import type { RunFlags } from '../config/settings.js';
 import { either } from '../core/errors.js';
 import { STATUSES } from '../core/model.js';
-import { findFinished } from '../resume/finished-output.js';
+import { retryOf } from '../library/output-job.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
 import { QUEUE_FORMS } from '../store/open.js';
 import type { UnderWay } from './exit-message.js';
-import { CONCURRENCY, concurrency, jobFileOf, openJob } from './job.js';
+import { CONCURRENCY, concurrency, openJob } from './job.js';
 import { runHere } from './run.js';
 import type { Exit } from './signals.js';
 
@@ -60,13 +58,6 @@ export function retryCommand(exit: Exit, underWay: UnderWay): Command {
 }
 
 async function retry(output: string, options: Options, exit: Exit, underWay: UnderWay): Promise<number> {
-  const selection = readSelection(options);
-  const found = findFinished(output);
-  const before = readSummary(found.files.summary);
-  const { input = before.input.path, job: named, ...others } = options;
-  const flags = { ...others, input, output, retry: selectionText(selection) };
-  const opened = openJob(jobFileOf(found, named), flags);
-  return await runHere(opened, options, exit, underWay, (settings, context) =>
-    retryOutput(settings, selection, context),
-  );
+  const { job, input, flags, work } = retryOf(output, options, options);
+  return await runHere(openJob(job, { ...options, input, ...flags }), options, exit, underWay, work);
 }

@@ -4,7 +4,7 @@ import { scoreOutput } from '../compare/score-output.js';
 import { show } from '../render/terminal.js';
 import { terminalText } from '../render/terminal-text.js';
 import { openFinished } from '../resume/finished-output.js';
-import { jobOfOutput } from './job.js';
+import { openAnswered } from './job.js';
 import type { Exit } from './signals.js';
 
 interface Options {
@@ -52,7 +52,7 @@ export function scoreCommand(exit: Exit): Command {
 
 async function score(output: string, { gold = [], job, json }: Options): Promise<void> {
   const found = await openFinished(output, 'warn');
-  const { settings, file } = jobOfOutput(found, job);
+  const { settings, file } = openAnswered(found, job);
   const { warning } = found;
   if (warning !== null) process.stderr.write(`warning: ${terminalText(warning)}\n`);
   const report = await scoreOutput(output, { ...settings, file }, gold, warning);

@@ -1,13 +1,9 @@
-import { readSummary } from '../account/read-summary.js';
-import { retryOutput } from '../amend/retry.js';
-import { readSelection, selectionText } from '../amend/selection.js';
-import { UsageError } from '../core/errors.js';
 import { Halt } from '../core/halt.js';
 import type { Outcome } from '../core/model.js';
-import { findFinished } from '../resume/finished-output.js';
 import { begin, flagsOf, type RunOptions } from './begin.js';
 import type { Job } from './job.js';
 import { open } from './open.js';
+import { retryOf } from './output-job.js';
 import type { RunResult } from './run.js';
 
 /** Rows of an output to call again: those for which one of these is true. Without any, the failed rows. */
@@ -39,24 +35,9 @@ export type RetryResult = RunResult & { readonly retried: number };
  */
 export async function retry(output: string, options: RetryOptions = {}): Promise<RetryResult> {
   const { status, invalid, abstained, row, restart } = options;
-  const selection = readSelection({
-    ...{ status: status?.join(','), invalid, abstained },
-    row: row === undefined ? undefined : String(row),
-  });
-  const { files, jobFile } = findFinished(output);
-  const before = readSummary(files.summary);
-  const { job = jobFile, rows = before.input.path } = options;
-  if (job === null) {
-    throw new UsageError(
-      'job_unknown',
-      `the summary beside ${output} names no job file`,
-      'Give the job as the option job: it says what is called.',
-    );
-  }
-  const flags = { ...flagsOf(options), output, restart, retry: selectionText(selection) };
-  const opened = open(job, { ...options, rows }, flags);
-  const { halted, ...result } = await begin(opened, options, new Halt(), (settings, context) =>
-    retryOutput(settings, selection, context),
-  );
+  const selected = { status: status?.join(','), invalid, abstained, row: row && String(row) };
+  const { job, input, flags, work } = retryOf(output, selected, { job: options.job, input: options.rows });
+  const opened = open(job, { ...options, rows: input }, { ...flagsOf(options), restart, ...flags });
+  const { halted, ...result } = await begin(opened, options, new Halt(), work);
   return result;
 }

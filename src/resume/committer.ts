@@ -1,54 +1,24 @@
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { rename, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { FinishedSummary } from '../account/read-summary.js';
-import type { Abstention } from '../account/scores.js';
 import type { StepFacts } from '../account/steps.js';
-import { type StoredSummary, summaryText } from '../account/summary.js';
 import { type CountedRow, fold, type Tally } from '../account/tally.js';
 import { advanced, beginTimeline, type RunningTotals, type Timeline } from '../account/timeline.js';
 import { added, COUNTERS, type Counters, highest } from '../core/counters.js';
-import { FILE_LIMIT_REMEDY, isFileLimit, StopError, UsageError } from '../core/errors.js';
-import type { Problem } from '../core/model.js';
-import { outputBytes, packedFor, packingOf } from '../output/output-bytes.js';
-import {
-  type FileId,
-  fileAt,
-  giveFreeName,
-  isSame,
-  isTaken,
-  modeLike,
-  modeOf,
-} from '../output/plain-file.js';
-import {
-  type Loss,
-  PartFile,
-  type RecordWriter,
-  StreamWriter,
-  sealOfFile,
-  syncFolder,
-  WriteError,
-  writeAside,
-  writeDurably,
-  writing,
-} from '../output/writer.js';
-import { writtenOf } from '../output/written.js';
+import { UsageError } from '../core/errors.js';
+import { outputBytes, packingOf } from '../output/output-bytes.js';
+import { type FileId, fileAt, isSame, modeLike, modeOf } from '../output/plain-file.js';
+import { PartFile, type RecordWriter, StreamWriter, writeAside, writeDurably } from '../output/writer.js';
+import { lostPart, outOfPlace, stopFor } from './disk-stops.js';
 import { outputChanged } from './finished-output.js';
-import { type Manifest, removeManifest } from './manifest.js';
+import type { Manifest } from './manifest.js';
 import { type OutputFiles, rejectedFiles } from './output-files.js';
-import { mayReplace, type OutputTarget } from './output-target.js';
+import type { OutputTarget } from './output-target.js';
 
 export interface RowRecord extends CountedRow {
   readonly text: string;
-}
-
-interface Review {
-  readonly of: (output: AsyncIterable<Buffer>) => AsyncGenerator<string>;
-  /** Called when a record is too long to be read back; the output is finished anyway. */
-  readonly onUnread: (reason: string) => void;
-  /** Whether the existing review file may be replaced. @default false */
-  readonly replace?: boolean;
 }
 
 /** Milliseconds between saves of the counters while no row is written. */
@@ -72,8 +42,6 @@ export class Committer {
   /** Outcomes that the ledger had at first. */
   #found = 0;
   #saved = { text: '', at: Number.NEGATIVE_INFINITY };
-  /** The rewritten output; null while the output is the part file. */
-  #anew: { readonly path: string; readonly file: FileId } | null = null;
   /** Null before this process has written it. */
   #manifestFile: FileId | null = null;
 
@@ -82,7 +50,7 @@ export class Committer {
     manifest: Manifest,
     private readonly writer: RecordWriter,
     /** Permissions of all files of the run: those of the output. */
-    private readonly mode?: number,
+    readonly mode?: number,
   ) {
     this.#target = target;
     this.#manifest = manifest;
@@ -142,6 +110,11 @@ export class Committer {
   }
 
   /** Null for standard output. */
+  get target(): OutputTarget | null {
+    return this.#target;
+  }
+
+  /** Null for standard output. */
   get files(): OutputFiles | null {
     return this.#target?.files ?? null;
   }
@@ -157,8 +130,8 @@ export class Committer {
    * @throws StopError when the disk fails; earlier commits stand, and paid answers are in the ledger
    */
   async commit(records: readonly RowRecord[], keep: () => Promise<void> = async () => {}): Promise<void> {
-    await this.#orStop(async () => {
-      await this.#assertOurs();
+    await this.orStop(async () => {
+      await this.assertOurs();
       await keep();
       await this.#append(records);
     });
@@ -166,7 +139,7 @@ export class Committer {
 
   async #append(records: readonly RowRecord[]): Promise<void> {
     await this.writer.commit(records.map(({ text }) => text).join(''));
-    await this.#assertOurs();
+    await this.assertOurs();
     const { retry } = this.#manifest;
     const tally = fold(this.#manifest.tally, records);
     const manifest = {
@@ -188,8 +161,7 @@ export class Committer {
 
   async opened(): Promise<void> {
     if (this.#manifest.opened) return;
-    this.#manifest = { ...this.#manifest, opened: true };
-    await this.#orStop(() => this.#save());
+    await this.save({ opened: true });
   }
 
   /** The ledger's answers of earlier executions; if the manifest knows of more, some are lost. */
@@ -225,8 +197,8 @@ export class Committer {
   /** At least once a second, even without new rows: a crash may take the store with it (fault 110). */
   async keepCounts(): Promise<void> {
     if (performance.now() - this.#saved.at < KEEP_MS || this.#text() === this.#saved.text) return;
-    await this.#orStop(async () => {
-      await this.#assertOurs();
+    await this.orStop(async () => {
+      await this.assertOurs();
       await this.#save();
     });
   }
@@ -307,144 +279,32 @@ export class Committer {
     return found === null || isSame(found, this.#manifestFile);
   }
 
-  /** Reads the part file from its start; null when the output has its name, and for standard output. */
-  written(): (() => AsyncIterable<Buffer>) | null {
-    const { files, renamed } = this.#target ?? {};
-    if (files === undefined || renamed) return null;
-    return () => outputBytes(files.part);
-  }
-
-  /** The future output; null when it has its name already, and for standard output. */
-  whole(): (() => AsyncIterable<Buffer>) | null {
-    const { files, renamed } = this.#target ?? {};
-    if (files === undefined || renamed || this.#anew === null) return this.written();
-    const { path } = this.#anew;
-    return () => outputBytes(path, packingOf(files.output));
-  }
-
-  /** Saves the result of a finishing step, so that it is not repeated. */
-  async note(facts: StepFacts): Promise<void> {
-    this.#manifest = { ...this.#manifest, steps: { ...this.#manifest.steps, ...facts } };
-    await this.#orStop(() => this.#save());
-  }
-
-  /** The answers miss the requirements: the output gets its own name and replaces nothing. */
-  async reject(why: Problem): Promise<void> {
-    if (this.#target === null || this.#manifest.steps.require !== undefined) return;
-    await this.note({ require: why });
-    this.#target = { ...this.#target, files: rejectedFiles(this.#target.files) };
-  }
-
   /**
-   * Writes the output beside the part file, with other records, or packed as its name says. The part file
-   * stays until the output has its name, so that the next execution can repeat this.
-   * @throws StopError when the disk fails, or the files are no longer this run's
+   * Saves what a finishing step has found, so that the next execution need not find it again. An output that
+   * misses the requirements gets a name of its own, and replaces nothing.
+   * @param tally the figures, if the step has changed them. @default they stay
    */
-  async rewrite(records: AsyncIterable<Buffer>): Promise<void> {
-    if (this.#target === null) return;
-    const { rewritten: path, output } = this.#target.files;
-    await this.#orStop(async () => {
-      await this.#assertOurs();
-      await this.#assertReplaced();
-      this.#anew = { path, file: await writeAside(path, packedFor(output, records), this.mode) };
-      const { bytes, seal, tally } = this.#manifest;
-      const part = { bytes, seal, tally };
-      this.#manifest = { ...this.#manifest, ...(await sealOfFile(path)), part };
+  async note(facts: StepFacts, tally?: Tally): Promise<void> {
+    const { steps, retry } = this.#manifest;
+    if (this.#target !== null && facts.require !== undefined && steps.require === undefined)
+      this.#target = { ...this.#target, files: rejectedFiles(this.#target.files) };
+    await this.save({
+      steps: { ...steps, ...facts },
+      ...(tally && (retry === undefined ? { tally } : { retry: { ...retry, tally } })),
     });
   }
 
-  /** The tally of the output including retried rows. Saved when the output is named. */
-  countedAgain(tally: Tally): void {
-    const { retry } = this.#manifest;
-    if (retry !== undefined) this.#manifest = { ...this.#manifest, retry: { ...retry, tally } };
-  }
-
-  /** The tally after abstention, and its reason. Saved when the output is named. */
-  abstain(tally: Tally, abstain: Abstention): void {
-    this.#manifest = { ...this.#manifest, tally, steps: { ...this.#manifest.steps, abstain } };
-  }
-
-  /**
-   * Names the output, with the summary and the review beside it.
-   * @param keep writes what a later run takes over; done first, and repeated after a failure
-   * @param named runs when the output has its name, and again after a crash
-   * @returns the summary as written, with the digest that identifies the output
-   * @throws StopError when the disk fails, or the files are no longer this run's; the next execution repeats
-   * only this
-   */
-  async finish(
-    summary: StoredSummary,
-    {
-      keep = async () => {},
-      review = null,
-      named = async () => {},
-    }: {
-      readonly keep?: () => Promise<void>;
-      readonly review?: Review | null;
-      readonly named?: () => Promise<void>;
-    } = {},
-  ): Promise<StoredSummary> {
-    return await this.#orStop(async () => {
-      await this.#assertOurs();
-      await this.#pack();
-      await keep();
-      if (this.#target === null) return summary;
-      const { manifest, summary: summaryPath, output, part } = this.#target.files;
-      if (review !== null && !review.replace) this.#assertNoReview(this.#target);
-      await this.#assertReplaced();
-      const { renamed } = this.#target;
-      const whole = renamed ? output : (this.#anew?.path ?? part);
-      const packing = whole === part ? null : packingOf(output);
-      const written = await writing(whole, () => writtenOf(whole, output, packing));
-      const stored = { ...summary, details: { ...summary.details, written } };
-      await writeDurably(summaryPath, summaryText(stored), this.mode);
-      this.#manifest = { ...this.#manifest, stage: 'finishing', ...(review !== null && { reviewing: true }) };
+  /** @throws StopError when the disk fails, or the files are no longer this run's */
+  async save(changes: Partial<Manifest>): Promise<void> {
+    await this.orStop(async () => {
+      await this.assertOurs();
+      this.#manifest = { ...this.#manifest, ...changes };
       await this.#save();
-      if (review !== null)
-        await writeReview(this.#target.files.review, outputBytes(whole, packing), review, this.mode);
-      await this.#assertOurs();
-      if (!renamed) await this.#giveName(whole, output);
-      await syncFolder(dirname(output));
-      if (this.#anew !== null) await writing(part, () => rm(part, { force: true }));
-      await named();
-      await writing(manifest, async () => removeManifest(manifest));
-      return stored;
-    }).finally(() => this.writer.close());
-  }
-
-  /** The part file is plain, so that records can be appended and cut off; a packed output is rewritten. */
-  async #pack(): Promise<void> {
-    const written = this.written();
-    if (written === null || this.#anew !== null || packingOf(this.#target?.files.output ?? '') === null)
-      return;
-    await this.rewrite(written());
-  }
-
-  /** @throws StopError when a review file appeared meanwhile: it may contain people's answers */
-  #assertNoReview({ files: { review } }: OutputTarget): void {
-    const { overwrite, stage, reviewing } = this.#manifest;
-    if (isTaken(review) && !overwrite && stage === 'working' && !reviewing)
-      throw outOfPlace('review taken', review);
-  }
-
-  /** @throws StopError when the output to replace has changed: the new summary would describe another file */
-  async #assertReplaced(): Promise<void> {
-    const { files, renamed = true } = this.#target ?? {};
-    if (files === undefined || renamed || this.#manifest.replaces === undefined) return;
-    const stands = this.#manifest.retry !== undefined || isTaken(files.output);
-    if (stands && !(await mayReplace(files.output, this.#manifest)))
-      throw outOfPlace('changed', files.output);
-  }
-
-  /** The final name is absent or names the whole file. An existing file is replaced only on request. */
-  async #giveName(whole: string, output: string): Promise<void> {
-    if (await mayReplace(output, this.#manifest)) await writing(output, () => rename(whole, output));
-    else if (!(await writing(output, () => giveFreeName(whole, output))))
-      throw outOfPlace(this.#manifest.replaces === undefined ? 'taken' : 'changed', output);
+    });
   }
 
   /** Lock, part file and manifest are still this run's (faults 60, 63). Cheap compared to a commit's sync. */
-  async #assertOurs(): Promise<void> {
+  async assertOurs(): Promise<void> {
     if (this.#target === null || !(this.writer instanceof PartFile)) return;
     const { files, lock, renamed } = this.#target;
     const folder = dirname(files.output);
@@ -452,11 +312,6 @@ export class Committer {
     if (lock?.isHeld() === false) throw outOfPlace('lock', files.output);
     const loss = await this.writer.lost();
     if (loss !== null) throw await lostPart(loss, renamed ? files.output : files.part, this.writer);
-    if (this.#anew !== null) {
-      const { path, file } = this.#anew;
-      const found = await fileAt(path);
-      if (!isSame(found, file) || found?.size !== this.#manifest.bytes) throw outOfPlace('anew', path);
-    }
     if (this.#manifestFile === null) return;
     const found = await fileAt(files.manifest);
     if (!isSame(found, this.#manifestFile)) {
@@ -464,7 +319,8 @@ export class Committer {
     }
   }
 
-  async #orStop<T>(work: () => Promise<T>): Promise<T> {
+  /** Runs what writes to the disk. @throws StopError when that fails */
+  async orStop<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {
@@ -522,110 +378,3 @@ const totalsOf = ({ tally: { rows, usage }, calls }: Pick<Manifest, 'tally' | 'c
   sent: calls.sent,
   rate_limited: calls.rate_limited,
 });
-
-async function writeReview(
-  path: string,
-  output: AsyncIterable<Buffer>,
-  { of, onUnread }: Review,
-  mode: number | undefined,
-): Promise<void> {
-  try {
-    await writeDurably(path, of(output), mode);
-  } catch (error) {
-    if (!(error instanceof WriteError && error.cause instanceof UsageError)) throw error;
-    onUnread(error.cause.message);
-  }
-}
-
-/** A full disk stops the run; paid answers stay in the ledger (fault 49). */
-function stopFor(target: OutputTarget | null, error: unknown): StopError {
-  if (!(error instanceof WriteError)) throw error;
-  if (isFileLimit(error.cause)) {
-    return new StopError('too_many_open_files', `${error.message}.`, FILE_LIMIT_REMEDY, {
-      cause: error.cause,
-    });
-  }
-  const remedy = error.full ? 'Free some space' : 'Mend that';
-  const hint =
-    target === null
-      ? `${remedy}, and begin again: a run to standard output cannot be continued. One with --output FILE can.`
-      : `${remedy} and run the same command: it goes on where it stopped.`;
-  return new StopError('output_not_written', `${error.message}.`, hint, { cause: error.cause });
-}
-
-const AGAIN = 'run the same command: it goes on where it stopped.';
-
-const WORDS = {
-  taken: [
-    'output_taken',
-    (path: string) =>
-      `${path} was not there when the run began, and is there now. Every row is written, in ${path}.part.`,
-    'Move that file away, or add --overwrite, and run the same command: only the name is left to be given.',
-  ],
-  changed: [
-    'output_changed',
-    (path: string) =>
-      `${path} was changed while the run went on. Every row of the run is written, in ${path}.part.`,
-    `Put the file back and ${AGAIN}`,
-  ],
-  'review taken': [
-    'review_taken',
-    (path: string) => `${path} was not there when the run began, and is there now. Every row is written.`,
-    'Move that file away, or add --overwrite, and run the same command: only the files are left to be put in place.',
-  ],
-  moved: [
-    'output_moved',
-    (path: string) => `the folder ${path} was moved or removed while the run went on.`,
-    `Put it back and ${AGAIN}`,
-  ],
-  lock: [
-    'lock_lost',
-    (path: string) =>
-      `another run writes to ${path} now, because this process gave no sign of life, or its lock was removed.`,
-    'What this run has written stays; the other one goes on with it.',
-  ],
-  anew: [
-    'part_lost',
-    (path: string) => `${path} was changed by another process while the run went on.`,
-    `Keep other processes from changing it and ${AGAIN}`,
-  ],
-  'manifest deleted': [
-    'manifest_lost',
-    (path: string) => `${path} was deleted while the run went on; it is written again.`,
-    `Leave it there and ${AGAIN}`,
-  ],
-  'manifest replaced': [
-    'manifest_lost',
-    (path: string) => `${path} was replaced by another file while the run went on.`,
-    'Restore it, or start over with --restart; rows already answered are then called again.',
-  ],
-} as const;
-
-/** The files are no longer this run's; paid answers are on disk or in the ledger. */
-function outOfPlace(why: keyof typeof WORDS, path: string): StopError {
-  const [code, message, hint] = WORDS[why];
-  return new StopError(code, message(path), hint);
-}
-
-/** The part file was moved or changed. If its content would be gone, it is written to disk again. */
-async function lostPart(loss: Loss, path: string, part: PartFile): Promise<StopError> {
-  const stop = (message: string, hint: string): StopError =>
-    new StopError('part_lost', `${path} ${message} while the run went on.`, hint);
-  switch (loss) {
-    case 'moved':
-      return stop('was moved away', `Put it back and ${AGAIN}`);
-    case 'resized':
-      return stop('was changed by another process', `Keep other processes from changing it and ${AGAIN}`);
-    case 'deleted':
-      await part.salvage(path);
-      return stop('was deleted', `It is written again: leave it there and ${AGAIN}`);
-    case 'replaced': {
-      const rescued = `${path}.rescued`;
-      await part.salvage(rescued);
-      return stop(
-        'was replaced by another file',
-        `What the run had written is in ${rescued}: give it the name ${path} and ${AGAIN}`,
-      );
-    }
-  }
-}

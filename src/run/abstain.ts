@@ -14,10 +14,10 @@ import type { Finishing, FinishingStep } from './step.js';
  */
 export const abstainStep: FinishingStep = { run: abstain };
 
-async function abstain({ committer, settings, format }: Finishing): Promise<boolean> {
+async function abstain({ committer, whole, settings, format }: Finishing): Promise<boolean> {
   const { answer: spec, gold: column, output } = settings;
   if (spec.kind !== 'labels' || spec.abstainFor === undefined || column === null) return true;
-  const bytes = committer.written();
+  const bytes = whole.part();
   if (bytes === null) return true;
   const written = { name: 'the output', format: output.format, bytes };
   const job = { ...recordOptions(settings), inputs: format.inputs };
@@ -47,15 +47,16 @@ async function abstain({ committer, settings, format }: Finishing): Promise<bool
     return leftOut;
   };
   const leftOut = format.values(ABSTAINING, { values: [null], counted: [], problem: null, abstained: true });
-  if (threshold > 0) await committer.rewrite(rewritten(written, change, job));
+  if (threshold > 0) await whole.rewrite(rewritten(written, change, job));
   const { rows, abstained = 0 } = tally.toTally();
-  committer.abstain(tally.toTally(), {
+  const abstention = {
     asked,
     threshold: found && threshold,
     rows: all.answered,
     ...{ answered: found?.answered ?? all.answered, accuracy: (found ?? all).accuracy },
     coverage: rows.completed === 0 ? 0 : (rows.completed - invalidOf(before) - abstained) / rows.completed,
-  });
+  };
+  await committer.note({ abstain: abstention }, tally.toTally());
   return true;
 }
 

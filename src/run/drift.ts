@@ -1,4 +1,5 @@
 import { type Drift, driftText } from '../account/drift.js';
+import type { StepFacts } from '../account/steps.js';
 import { changeSince } from '../compare/change-since.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../core/errors.js';
@@ -15,6 +16,10 @@ import type { Finishing, FinishingStep } from './step.js';
  * replaced. A failure is only a warning: the rows are paid for.
  */
 export const driftStep: FinishingStep = { check: checkDrift, run: findDrift };
+
+/** The alarm may have changed since the step ran. */
+export const driftNow = ({ drift }: StepFacts, settings: Settings): Drift | null =>
+  drift && settings.drift ? { ...drift, alarm: settings.drift.alarm } : null;
 
 function checkDrift(settings: Settings, survey: Survey, format: RecordFormat): void {
   const { drift, output, input, reuse } = settings;
@@ -54,9 +59,9 @@ function checkDrift(settings: Settings, survey: Survey, format: RecordFormat): v
 const isSameInput = ({ summary }: LastRun, { sha256, rows }: Pick<Survey, 'sha256' | 'rows'>): boolean =>
   summary.input.sha256 === sha256 && summary.rows.total === rows;
 
-async function findDrift({ committer, settings, survey, say, halt }: Finishing): Promise<boolean> {
+async function findDrift({ committer, whole, settings, survey, say, halt }: Finishing): Promise<boolean> {
   const { drift, output, reuse } = settings;
-  const records = committer.whole();
+  const records = whole.bytes();
   const { run, values = {}, steps } = committer.manifest;
   if (drift === null || steps.drift !== undefined || records === null) return true;
   const last = lastRunOf(settings, run, true);

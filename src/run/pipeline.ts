@@ -1,31 +1,29 @@
-import { driftMiss } from '../account/drift.js';
-import { bothMissed, missOf } from '../account/require.js';
+import { existsSync } from 'node:fs';
 import { retryCommandFor } from '../account/retry-command.js';
 import { type StoredSummary, type SummaryParts, summarise } from '../account/summary.js';
 import type { Settings } from '../config/settings.js';
 import { within } from '../core/clock.js';
-import { errorText } from '../core/errors.js';
 import { count, counted } from '../core/figures.js';
 import { prepareStateDir } from '../core/folder.js';
 import type { HaltReason } from '../core/halt.js';
 import { RunHeartbeatSender } from '../ops/heartbeat-sender.js';
-import { review } from '../output/review.js';
 import { spentText } from '../pace/budget.js';
-import type { Committer } from '../resume/committer.js';
-import { copyForDrift, lastRunOf, recordedLastRun } from '../resume/last-run.js';
+import { lastRunOf, recordedLastRun } from '../resume/last-run.js';
 import { removeManifest } from '../resume/manifest.js';
 import type { OutputFiles } from '../resume/output-files.js';
 import { type OutputTarget, takeOutput } from '../resume/output-target.js';
-import { removeReport, writeReport } from '../resume/report-file.js';
 import { beginExecution, type RunStart } from '../resume/resume.js';
+import { WholeOutput } from '../resume/whole-output.js';
 import { OUTCOME_UNKNOWN } from '../store/ledger.js';
 import { type EngineParts, runEngine } from './engine.js';
-import { checkSteps, FINISHING } from './finishing.js';
+import type { Amending, RowsToCall } from './amending.js';
+import { driftNow } from './drift.js';
+import { checkSteps, FINISHING, finish, renewReport } from './finishing.js';
 import { type Input, openInput } from './input.js';
 import { mistakes } from './mistakes.js';
-import { type Plan, planRows } from './plan.js';
+import { planRows } from './plan.js';
+import { missedBy } from './require.js';
 import type { OfflineContext, RunContext } from './run-context.js';
-import type { FinishingStep } from './step.js';
 
 export interface RunResult {
   readonly summary: StoredSummary;
@@ -53,33 +51,32 @@ export function exitOf({ summary, halted }: Pick<RunResult, 'summary' | 'halted'
 }
 
 /**
- * Runs a job, or continues its unfinished run, or adds rows to its output.
- * @param mayAdd asked before anything is sent; false when there is no row to add
+ * Runs a job, or continues its unfinished run. The one path of all runs: also of those that add rows to a
+ * finished output, or call some of them again.
+ * @param amend called with the output; null when there is no finished one
  * @throws UsageError when it cannot start; nothing was sent
  */
 export async function runJob(
   settings: Settings,
   offline: OfflineContext,
-  mayAdd?: (found: OutputTarget, input: Input, plan: Plan) => Promise<boolean>,
+  amend?: (found: OutputTarget) => Promise<Amending | null>,
 ): Promise<RunResult> {
-  // With no row to add, neither address nor key is needed.
-  if (mayAdd === undefined) await offline.connect();
+  // With no row to call, neither address nor key is needed.
+  if (amend === undefined) await offline.connect();
   prepareStateDir(settings.stateDir);
   const found = await takeOutput(settings, new Date(), offline);
   try {
-    const input = await openInput(settings, offline);
+    const amending = (found && (await amend?.(found))) ?? null;
+    const job = amending?.settings ?? settings;
+    const input = await openInput(job, offline);
     try {
-      const plan = await planRows(settings, input.survey);
-      if (found && mayAdd && !(await mayAdd(found, input, plan))) return unchanged(found);
-      const context = await offline.connect();
-      checkSteps(settings, input.survey, plan.format);
-      const warnings = await mistakes(settings, input, plan, context.halt);
-      const tell = (begun: RunStart): void => {
-        announce(settings, context, input, begun);
-        for (const warning of warnings) context.say(`warning: ${warning}`);
-      };
-      const execution = await beginExecution(found, input, plan.header, settings, context, tell);
-      return await execute({ ...execution, input, plan }, settings, context).finally(execution.close);
+      await amending?.checkInput(input);
+      const plan = await planRows(job, input.survey);
+      if (amending === null)
+        return await callRows({ target: found, input, plan, settings, replacing: null }, offline);
+      const chosen = await amending.choose(input, plan);
+      if (chosen !== null) return await callRows(chosen, offline);
+      return await unchanged(amending, found, offline);
     } finally {
       input.discard();
     }
@@ -88,30 +85,42 @@ export async function runJob(
   }
 }
 
-/** @throws Error for a defect: only a finished output may need no row */
-function unchanged({ finished, files }: Pick<OutputTarget, 'finished' | 'files'>): RunResult {
-  if (finished === undefined) throw new Error('there is no finished output');
-  // Left where the run was killed after its output had got its name.
+async function callRows(
+  { target, input, plan, settings, replacing }: RowsToCall,
+  offline: OfflineContext,
+): Promise<RunResult> {
+  const context = await offline.connect();
+  if (replacing === null) checkSteps(settings, input.survey, plan.format);
+  const warnings = replacing === null ? await mistakes(settings, input, plan, context.halt) : [];
+  const tell = (begun: RunStart): void => {
+    announce(settings, context, input, begun);
+    for (const warning of warnings) context.say(`warning: ${warning}`);
+  };
+  const execution = await beginExecution(target, input, plan.header, settings, context, tell);
+  const parts = { ...execution, input, plan, replacing };
+  return await execute(parts, settings, context).finally(execution.close);
+}
+
+/** The result of a run without rows. */
+async function unchanged(
+  { before: summary, settings }: Amending,
+  target: OutputTarget | null,
+  { connect, say }: OfflineContext,
+): Promise<RunResult> {
+  const files = target?.files ?? null;
+  const kept = summary.rows.total;
+  const result = { summary, halted: null, files, review: null, report: null, beyond: 0, kept };
+  if (files === null || !target?.finished || !existsSync(files.manifest)) return { ...result, retried: 0 };
+  // The run that made the output was killed when it had given its name: the rest is done here.
+  await connect();
+  const report = await renewReport({ settings, say }, files, summary);
   removeManifest(files.manifest);
-  const kept = finished.rows.total;
-  const result = { summary: finished, halted: null, files, review: null, report: null, beyond: 0, kept };
-  return { ...result, retried: 0 };
+  return { ...result, report };
 }
 
-/** The end of a run whose rows replace rows of a finished output. */
-interface Amendment {
-  /** Replaces `FINISHING`: rewrites the output from its other records and those of the run. */
-  readonly steps: readonly FinishingStep[];
-  /** @param own the parts of the run's own summary */
-  summary(own: SummaryParts): StoredSummary;
-  mayReview(committer: Committer): Promise<boolean>;
-}
+interface RunParts extends EngineParts, Pick<RowsToCall, 'replacing'> {}
 
-interface RunParts extends EngineParts {
-  readonly amendment?: Amendment;
-}
-
-export async function execute(parts: RunParts, settings: Settings, context: RunContext): Promise<RunResult> {
+async function execute(parts: RunParts, settings: Settings, context: RunContext): Promise<RunResult> {
   const { store, queue, input, committer } = parts;
   let ended: Pick<StoredSummary, 'finished_at' | 'duration_s' | 'rows_per_second'> | null = null;
   let result: RunResult | null = null;
@@ -137,7 +146,7 @@ export async function execute(parts: RunParts, settings: Settings, context: RunC
   try {
     const kept = await runEngine(settings, context, parts, heartbeat);
     result = await endRun(kept, parts, settings, context);
-    if (parts.amendment === undefined) {
+    if (parts.replacing === null) {
       const { finished_at, duration_s, rows_per_second } = result.summary;
       ended = { finished_at, duration_s, rows_per_second };
     }
@@ -155,76 +164,66 @@ async function endRun(
   settings: Settings,
   { halt, say }: RunContext,
 ): Promise<RunResult> {
-  const { target, input, store, committer, reuse, plan, amendment } = parts;
-  const { answer, output } = settings;
+  const { target, input, store, committer, reuse, plan, replacing } = parts;
+  const { answer } = settings;
   let halted = halt.reason;
   if (reuse?.isFull) say(`warning: ${TOO_MANY_KEYS}`);
   const beyond = input.survey.rows - input.total;
   // A run over the first rows will continue: it lacks gold, and would overwrite a review being filled in.
-  let isWhole = halted === null && beyond === 0;
+  const isWhole = halted === null && beyond === 0;
   if (halted === null && !isWhole && answer.kind === 'labels' && answer.abstainFor !== undefined)
     say(NO_THRESHOLD);
-  const finishing = { committer, settings, survey: input.survey, format: plan.format, say, halt };
-  for (const step of isWhole ? (amendment?.steps ?? FINISHING) : []) {
-    if (await step.run(finishing)) continue;
+  const mayReview =
+    isWhole && plan.reviewed !== null && ((await replacing?.mayReview(committer.manifest)) ?? true);
+  const ending = {
+    ...{ settings, committer, reuse, say, halt },
+    whole: new WholeOutput(committer),
+    survey: input.survey,
+    format: plan.format,
+    steps: isWhole ? (replacing?.steps ?? FINISHING) : [],
+    review: mayReview && plan.reviewed ? { columns: plan.reviewed, replace: replacing !== null } : null,
+    summary: () => {
+      const summary = endSummary(settings, parts);
+      const unknown = summary.errors[OUTCOME_UNKNOWN] ?? 0;
+      if (unknown > 0) say(`warning: ${heldText(unknown, summary.output, settings.emulated)}`);
+      return summary;
+    },
+  };
+  const finished = halted === null ? await finish(ending) : null;
+  if (finished === null) {
     halted = halt.reason;
-    isWhole = false;
-    break;
+    await committer.pause();
   }
-  const files = committer.files;
-  const good = isWhole && !amendment ? lastRunOf(settings, committer.manifest.run, true) : null;
-  const lastRun = isWhole && target && !amendment ? lastRunOf(settings, committer.manifest.run) : null;
-  const own = {
-    ...summaryParts(settings, parts, halted),
-    lastRun,
-    ...(isWhole && committer.manifest.steps.require && { rejected: { good_output: good?.output ?? null } }),
-  };
-  // A killed execution may already have replaced the summary of the last run.
-  const told =
-    isWhole && files && !lastRun ? recordedLastRun(files.summary, committer.manifest.run) : undefined;
-  const now = (isWhole && amendment?.summary(own)) || summarise(own);
-  let summary: StoredSummary = {
-    ...now,
-    ...(told && { last_run: told }),
-    ...(halted === null && beyond > 0 && { beyond }),
-  };
-  const unknown = summary.errors[OUTCOME_UNKNOWN] ?? 0;
-  if (halted === null && unknown > 0) say(`warning: ${heldText(unknown, summary.output, settings.emulated)}`);
-  const mayReview = isWhole && plan.reviewed !== null && ((await amendment?.mayReview(committer)) ?? true);
-  const reviewed = mayReview ? plan.reviewed : null;
-  let report: string | null = null;
-  if (halted === null) {
-    summary = await committer.finish(summary, {
-      keep: async () => {
-        // Answers below the requirement are not carried over: they would reject every later run (fault 105).
-        await (committer.manifest.steps.require === undefined ? reuse?.finish() : reuse?.discard());
-        const isReplaced = good !== null && good.output === files?.output;
-        if (settings.drift !== null && summary.missed !== null && isReplaced) await copyForDrift(good);
-      },
-      review: reviewed && {
-        of: (bytes) => {
-          const records = { name: summary.output, format: output.format, bytes: () => bytes };
-          return review(records, reviewed, output.formulas);
-        },
-        onUnread: (reason) => say(`warning: no rows for review: ${reason}`),
-        replace: amendment !== undefined,
-      },
-      named: async () => {
-        if (files === null) return;
-        if (!settings.report) return await removeReport(files);
-        report = await writeReport(files, summary).catch((error: unknown) => {
-          say(`warning: the output is whole, but its report could not be made: ${errorText(error)}`);
-          return null;
-        });
-      },
-    });
-  } else await committer.pause();
   // Without a file there is nothing to resume.
   if (halted === null || target === null) {
     await within(5_000, store.ledger.close(committer.manifest.run)).catch(() => {});
     if (halted !== null) await reuse?.discard();
   }
-  return { summary, halted, files, review: reviewed && (files?.review ?? null), report, beyond, kept };
+  const { files } = committer;
+  const { summary, report } = finished ?? {
+    summary: summarise(summaryParts(settings, parts, halted)),
+    report: null,
+  };
+  const review = finished !== null && ending.review !== null ? (files?.review ?? null) : null;
+  return { summary, halted, files, review, report, beyond, kept };
+}
+
+/** The summary of a run that was not halted. */
+function endSummary(settings: Settings, parts: RunParts): StoredSummary {
+  const { input, committer, replacing } = parts;
+  const own = summaryParts(settings, parts, null);
+  if (replacing !== null) return replacing.summary(own, committer.manifest);
+  const beyond = input.survey.rows - input.total;
+  if (beyond > 0) return { ...summarise(own), beyond };
+  const { run, steps } = committer.manifest;
+  const lastRun = lastRunOf(settings, run);
+  const rejected = steps.require && { good_output: lastRunOf(settings, run, true)?.output ?? null };
+  // A killed execution may already have replaced the summary of the last run.
+  const told = lastRun === null && committer.files && recordedLastRun(committer.files.summary, run);
+  return {
+    ...summarise({ ...own, lastRun, ...(rejected && { rejected }) }),
+    ...(told && { last_run: told }),
+  };
 }
 
 const NO_THRESHOLD =
@@ -242,7 +241,7 @@ function endOf(halted: HaltReason | null): 'finished' | 'stopped' | 'interrupted
   return halted.kind === 'signal' ? 'interrupted' : 'stopped';
 }
 
-export function announce(
+function announce(
   settings: Settings,
   { say, address }: RunContext,
   { total, survey }: Input,
@@ -276,9 +275,8 @@ function summaryParts(
   const { manifest } = committer;
   const isWhole = halted === null && manifest.rows === input.total;
   const output = committer.files?.output ?? '-';
-  const { drift: found, ...others } = isWhole ? manifest.steps : {};
-  // The alarm may have changed since the step ran.
-  const drift = found && settings.drift ? { ...found, alarm: settings.drift.alarm } : null;
+  const { drift: _, ...others } = isWhole ? manifest.steps : {};
+  const drift = isWhole ? driftNow(manifest.steps, settings) : null;
   const steps = { ...others, ...(drift && { drift }) };
   return {
     run: manifest.run,
@@ -293,12 +291,7 @@ function summaryParts(
     finished_at: new Date().toISOString(),
     duration_s: committer.workedMs / 1000,
     stopped: stopOf(halted),
-    missed: isWhole
-      ? bothMissed(
-          steps.require ?? missOf(manifest.tally, settings.require, steps.abstain),
-          drift && driftMiss(drift, output, settings.reuse.id),
-        )
-      : null,
+    missed: isWhole ? missedBy(settings, manifest, output) : null,
     tally: manifest.tally,
     steps,
     since: manifest.since,

@@ -1,6 +1,7 @@
 import type { Settings } from '../config/settings.js';
 import type { RecordFormat } from '../output/record.js';
 import type { Committer } from '../resume/committer.js';
+import type { WholeOutput } from '../resume/whole-output.js';
 import type { Survey } from '../source/source.js';
 import type { RunContext } from './run-context.js';
 
@@ -10,6 +11,7 @@ export interface Finishing extends Pick<RunContext, 'say' | 'halt'> {
   readonly survey: Pick<Survey, 'sha256' | 'rows'>;
   readonly format: RecordFormat;
   readonly committer: Committer;
+  readonly whole: WholeOutput;
 }
 
 /**

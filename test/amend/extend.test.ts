@@ -1,4 +1,4 @@
-import { readdirSync } from 'node:fs';
+import { readdirSync, rmSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { sealOfFile } from '../../src/output/writer.js';
@@ -116,7 +116,7 @@ describe('run --extend', () => {
     expect(work.records('out.csv').map(({ text }) => text)).toEqual(['to line 1', 'to line 2', 'to row 3']);
   });
 
-  it('ends with 0 where nothing was appended, also after failed rows and a kill behind the rename', async () => {
+  it('ends with 0 where nothing was appended, and after a kill behind the rename does what the killed run had left', async () => {
     let begun: object = {};
     statusOf = (prompt) => {
       begun = work.json('out.csv.run.json');
@@ -127,13 +127,19 @@ describe('run --extend', () => {
       work.write('out.csv.run.json', JSON.stringify(left));
     };
     work.write('in.csv', 'id\n1\n2\n');
-    const path = job('in.csv');
+    const path = job('in.csv', { report: true, on_finish: { command: ['sh', '-c', 'echo told >> hook'] } });
     expect((await call('run', path)).code).toBe(1);
-    await kill();
     const none = await call('run', path, '--extend');
     expect(none.code, none.stderr).toBe(0);
     expect(none.stderr).toMatch(/^no row was appended .* nothing was changed\n$/);
-    expect(files().sort()).toEqual(['out.csv', 'out.summary.json']);
+    expect(work.read('hook')).toBe('told\n');
+    const whole = ['out.csv', 'out.report.html', 'out.summary.json'];
+    await kill();
+    rmSync(work.path('out.report.html'));
+    const left = await call('run', path, '--extend');
+    expect(left.code, left.stderr).toBe(1);
+    expect(files().sort()).toEqual(whole);
+    expect(work.read('hook')).toBe('told\ntold\n');
     await kill();
     work.write('in.csv', 'id\n1\n2\n3\n');
     const extended = await call('run', path, '--extend');
@@ -141,6 +147,39 @@ describe('run --extend', () => {
     expect(work.json('out.summary.json')).toMatchObject({ rows: { total: 3, failed: 1 } });
     expect(service.calls()).toBe(3);
   });
+
+  it.each([
+    ['appended', ['--extend'], 'id\n1\n2\n'],
+    ['behind the first ones', [], 'id\n1\n2\n3\n4\n'],
+  ])(
+    'discards with --restart the rows %s, and keeps those that the output has',
+    async (_, options, first) => {
+      const input = { dedupe: true, path: 'in.csv' };
+      const limits = { chunk_size: 1, concurrency: 1 };
+      const path = job('in.csv', { input, limits, parameters: { temperature: 0 } });
+      work.write('in.csv', first);
+      const beginning = await call('run', path, '--limit', '2');
+      expect(beginning.code, beginning.stderr).toBe(0);
+      work.write('in.csv', 'id\n1\n2\n3\n4\n');
+      statusOf = () => 401;
+      expect((await call('run', path, ...options)).code).toBe(3);
+      expect(work.json('out.csv.run.json')).toMatchObject({ rows: 2, execution: 2 });
+      statusOf = () => 200;
+      const calls = service.requests.length;
+      const anew = await call('run', path, ...options, '--restart');
+      expect(anew.code, anew.stderr).toBe(0);
+      expect(service.requests.slice(calls).map(({ prompt }) => prompt)).toEqual(['row 3', 'row 4']);
+      expect(work.records('out.csv').map(({ text }) => text)).toEqual(
+        [1, 2, 3, 4].map((row) => `to row ${row}`),
+      );
+      expect(work.json('out.summary.json')).toMatchObject({
+        rows: { total: 4 },
+        calls: { sent: 4 },
+        details: { state: { execution: 3 } },
+      });
+      expect(files().sort()).toEqual(['out.csv', 'out.summary.json']);
+    },
+  );
 
   it('says how to start over where the input was changed while it was under way', async () => {
     work.write('in.csv', 'id\n1\n');
@@ -189,7 +228,7 @@ describe('run --extend', () => {
       ['--overwrite'],
       '--extend keeps the rows of the output, and --overwrite discards',
     ],
-    ['what discards an unfinished run', ['--restart'], 'and --restart discards rows'],
+    ['--restart without an unfinished run', ['--restart'], 'and --restart discards only an unfinished run'],
     [
       'an output that is another each time',
       ['--output', 'out-{{run}}.csv'],

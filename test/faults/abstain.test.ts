@@ -2,11 +2,14 @@ import { existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSy
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Halt } from '../../src/core/halt.js';
 import type { Outcome } from '../../src/core/model.js';
+import type { Committer } from '../../src/resume/committer.js';
 import { takeOutput } from '../../src/resume/output-target.js';
 import { abstainStep } from '../../src/run/abstain.js';
+import type { Finishing } from '../../src/run/step.js';
 import { completed } from '../output/records.js';
 import {
   commitTo,
+  finish,
   finishingOf,
   openCommitter,
   type Rows,
@@ -98,11 +101,17 @@ describe('an output of which labels are left out', () => {
   });
   afterEach(() => work.remove());
 
+  const abstained = async (committer: Committer): Promise<Finishing> => {
+    const finishing = finishingOf(committer, settings(), rows.format);
+    await abstainStep.run(finishing);
+    return finishing;
+  };
+
   const complete = async (): Promise<void> => {
     const { committer } = await openCommitter(settings(), rows);
     await commitTo(committer, rows, COUNT);
-    await abstainStep.run(finishingOf(committer, settings(), rows.format));
-    await committer.finish(summaryOf(committer, 'out.csv'));
+    const { whole } = await abstained(committer);
+    await finish(committer, summaryOf(committer, 'out.csv'), { whole });
     expect(work.records('out.csv').filter(({ abstained }) => abstained === 'true')).toHaveLength(4);
     expect(readdirSync(work.folder).sort()).toEqual(['out.csv', 'out.summary.json']);
   };
@@ -121,9 +130,9 @@ describe('an output of which labels are left out', () => {
     async (_, harm) => {
       const { committer } = await openCommitter(settings(), rows);
       await commitTo(committer, rows, COUNT);
-      await abstainStep.run(finishingOf(committer, settings(), rows.format));
+      const { whole } = await abstained(committer);
       harm();
-      await expect(committer.finish(summaryOf(committer, 'out.csv'))).rejects.toMatchObject({
+      await expect(finish(committer, summaryOf(committer, 'out.csv'), { whole })).rejects.toMatchObject({
         exit: 3,
         code: 'part_lost',
       });
@@ -138,11 +147,11 @@ describe('an output of which labels are left out', () => {
     if (place === null) throw new Error('the output is a file');
     const { committer } = await openCommitter(settings(), rows, COUNT, place);
     await commitTo(committer, rows, COUNT);
-    await abstainStep.run(finishingOf(committer, settings(), rows.format));
+    const { whole } = await abstained(committer);
     const before = readFileSync(work.path('out.csv.run.json'), 'utf8');
     rmSync(work.path('.out.lock'), { recursive: true });
     const lost = { exit: 3, code: 'lock_lost' };
-    await expect(committer.finish(summaryOf(committer, 'out.csv'))).rejects.toMatchObject(lost);
+    await expect(finish(committer, summaryOf(committer, 'out.csv'), { whole })).rejects.toMatchObject(lost);
     expect(existsSync(work.path('out.csv'))).toBe(false);
     expect(readFileSync(work.path('out.csv.run.json'), 'utf8')).toBe(before);
     place.lock?.release();

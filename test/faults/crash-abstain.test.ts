@@ -1,12 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import type { Outcome } from '../../src/core/model.js';
-import { review } from '../../src/output/review.js';
 import { abstainStep } from '../../src/run/abstain.js';
 import { completed } from '../output/records.js';
 import {
   commitTo,
-  finishingOf,
+  finish,
   openCommitter,
   type Rows,
   rowsOf,
@@ -69,13 +68,13 @@ describe.each([
       written.splice(done, next.length, ...next);
       await commitTo(committer, rows, last);
     }
-    await abstainStep.run(finishingOf(committer, settings, rows.format));
-    const { format, formulas } = settings.output;
-    await committer.finish(summaryOf(committer, output), {
-      review: {
-        of: (bytes) => review({ name: output, format, bytes: () => bytes }, rows.format.reviewed, formulas),
-        onUnread: (reason) => expect.fail(reason),
-      },
+    await finish(committer, summaryOf(committer, output), {
+      format: rows.format,
+      summary: () => summaryOf(committer, output),
+      settings: { ...settings, report: false },
+      steps: [abstainStep],
+      review: { columns: rows.format.reviewed, replace: false },
+      say: (line) => expect.fail(line),
     });
   }
 

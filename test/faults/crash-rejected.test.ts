@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { completed } from '../output/records.js';
-import { commitTo, openCommitter, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
+import { commitTo, finish, openCommitter, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
 import { CrashFolder, crashWithin } from '../support/crashing-disk.js';
 
 vi.mock('node:fs/promises', async (original) =>
@@ -42,8 +42,8 @@ describe.each([
         const { committer } = await openCommitter(settings, rows);
         while (committer.manifest.rows < ROWS)
           await commitTo(committer, rows, Math.min(ROWS, committer.manifest.rows + rowsInCommit));
-        await committer.reject(WHY);
-        await committer.finish(summaryOf(committer, committer.files?.output ?? ''));
+        await committer.note({ require: WHY });
+        await finish(committer, summaryOf(committer, committer.files?.output ?? ''));
       };
       const property = fc.asyncProperty(
         fc.integer({ min: 4, max: 12 }),

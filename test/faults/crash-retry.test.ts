@@ -14,8 +14,17 @@ import { outputBytes } from '../../src/output/output-bytes.js';
 import { sha256Of } from '../../src/output/plain-file.js';
 import { merged } from '../../src/output/rewrite.js';
 import { findTarget } from '../../src/resume/output-target.js';
+import { WholeOutput } from '../../src/resume/whole-output.js';
 import { completed, failed } from '../output/records.js';
-import { commitTo, openCommitter, type Rows, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
+import {
+  commitTo,
+  finish,
+  openCommitter,
+  type Rows,
+  rowsOf,
+  settingsFor,
+  summaryOf,
+} from '../resume/run-files.js';
 import { CrashFolder, crashWithin } from '../support/crashing-disk.js';
 import { leaveSummary } from '../support/written.js';
 
@@ -59,10 +68,11 @@ describe('a retry that dies at any point of its work on the disk', () => {
     const { committer } = await openCommitter(settings, rows, rows.records.length, target);
     while (committer.manifest.rows < rows.records.length)
       await commitTo(committer, rows, Math.min(rows.records.length, committer.manifest.rows + rowsInCommit));
-    const written = committer.written();
+    const whole = new WholeOutput(committer);
+    const written = whole.part();
     if (written !== null && chosen !== null) {
       const { format } = settings.output;
-      await committer.rewrite(merged(outputBytes(output), format, chosen.numbers, written()));
+      await whole.rewrite(merged(outputBytes(output), format, chosen.numbers, written()));
     }
     const { manifest } = committer;
     const own = {
@@ -72,7 +82,7 @@ describe('a retry that dies at any point of its work on the disk', () => {
       missed: null,
       prices: null,
     };
-    await committer.finish(summaryWith(own, manifest, settings, true));
+    await finish(committer, summaryWith(own, manifest, settings, true), { whole });
   }
 
   /** The summary of the run whose rows are called again. */

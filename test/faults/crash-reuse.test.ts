@@ -12,7 +12,7 @@ import { type KnownRow, Reuse } from '../../src/resume/reuse.js';
 import { planRows } from '../../src/run/plan.js';
 import { csv } from '../../src/source/csv.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
-import { settingsFor, summaryOf } from '../resume/run-files.js';
+import { finish, settingsFor, summaryOf } from '../resume/run-files.js';
 import { CrashFolder, crashWithin } from '../support/crashing-disk.js';
 
 vi.mock('node:fs/promises', async (original) =>
@@ -95,7 +95,7 @@ describe('a run that reuses outcomes and dies at any point of its work on the di
         });
         await committer.commit(records, () => reuse.keep(known));
       }
-      await committer.finish(summaryOf(committer, output), { keep: () => reuse.finish() });
+      await finish(committer, summaryOf(committer, output), { reuse });
     } finally {
       await reuse.close().catch(() => {});
     }

@@ -1,7 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { completed } from '../output/records.js';
-import { commitTo, openCommitter, type Rows, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
+import {
+  commitTo,
+  finish,
+  openCommitter,
+  type Rows,
+  rowsOf,
+  settingsFor,
+  summaryOf,
+} from '../resume/run-files.js';
 import { CrashFolder, crashWithin, disk } from '../support/crashing-disk.js';
 
 vi.mock('node:fs/promises', async (original) =>
@@ -50,7 +58,7 @@ describe.each([
       });
     }
     const beyond = rows.records.length - total;
-    await committer.finish({ ...summaryOf(committer, output), ...(beyond > 0 && { beyond }) });
+    await finish(committer, { ...summaryOf(committer, output), ...(beyond > 0 && { beyond }) });
   }
 
   it('fault 42: by kill -9 or without power, ends with the same bytes, and the final name is absent or complete', async () => {

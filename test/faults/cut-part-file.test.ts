@@ -7,7 +7,15 @@ import type { Outcome } from '../../src/core/model.js';
 import { RESULTS } from '../../src/output/result-columns.js';
 import { findTarget } from '../../src/resume/output-target.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
-import { commitTo, openCommitter, type Rows, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
+import {
+  commitTo,
+  finish,
+  openCommitter,
+  type Rows,
+  rowsOf,
+  settingsFor,
+  summaryOf,
+} from '../resume/run-files.js';
 
 const labels = { labels: ['good', 'bad'] };
 const filters = {
@@ -108,7 +116,7 @@ describe('fault 50: a part file that was cut', () => {
 
         await commitTo(committer, rows, OUTCOMES.length);
         const summary = summaryOf(committer, path);
-        await committer.finish(summary);
+        await finish(committer, summary);
 
         expect(readFileSync(path, 'utf8'), `cut at ${cut}`).toBe(rows.text);
         expect(summary, `cut at ${cut}`).toMatchObject({
@@ -204,7 +212,7 @@ describe('fault 50: a part file that was cut', () => {
       expect(committer.manifest.rows).toBe(outcomes.length - 1);
       await commitTo(committer, rows, outcomes.length);
       const summary = summaryOf(committer, path);
-      await committer.finish(summary);
+      await finish(committer, summary);
       expect(readFileSync(path, 'utf8')).toBe(rows.text);
       expect([summary.answers_invalid, summary.answer_sources]).toEqual([
         2,
@@ -246,7 +254,7 @@ describe('fault 50: a part file that was cut', () => {
     const { target, committer: again } = await openCommitter(other, rows);
     expect([target.unfinished?.run, target.warning]).toEqual([committer.manifest.run, null]);
     await commitTo(again, rows, OUTCOMES.length);
-    await again.finish(summaryOf(again, 'other.csv'));
+    await finish(again, summaryOf(again, 'other.csv'));
     expect(readFileSync(join(folder, 'other.csv'), 'utf8')).toBe(rows.text);
   });
 });

@@ -5,7 +5,7 @@ import { emptyTally } from '../../src/account/tally.js';
 import { mergeReview } from '../../src/amend/merge-review.js';
 import { NO_CALLS } from '../../src/core/counters.js';
 import { completed } from '../output/records.js';
-import { commitTo, openCommitter, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
+import { commitTo, finish, openCommitter, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { describeWithSmallDisk, mountSmallDisk, type SmallDisk } from '../support/small-disk.js';
@@ -119,7 +119,7 @@ describeWithSmallDisk('a disk that is full', () => {
       expect(readdirSync(disk.path)).toEqual(['out.csv.part']);
       const { committer } = await openCommitter(settings, rows);
       await commitTo(committer, rows, 4);
-      await committer.finish(summaryOf(committer, path()));
+      await finish(committer, summaryOf(committer, path()));
       expect(readFileSync(path(), 'utf8')).toBe(rows.text);
     });
 
@@ -164,7 +164,7 @@ describeWithSmallDisk('a disk that is full', () => {
       const { committer: resumed } = await openCommitter(settings, rows);
       expect(resumed.manifest.rows).toBe(1);
       await commitTo(resumed, rows, 4);
-      await resumed.finish(summaryOf(resumed, path()));
+      await finish(resumed, summaryOf(resumed, path()));
       expect(readFileSync(path(), 'utf8')).toBe(rows.text);
     });
 
@@ -174,7 +174,7 @@ describeWithSmallDisk('a disk that is full', () => {
       const { committer } = await openCommitter(settings, rows);
       await commitTo(committer, rows, 4);
       disk.fill();
-      await expect(committer.finish(summaryOf(committer, path()))).rejects.toMatchObject({
+      await expect(finish(committer, summaryOf(committer, path()))).rejects.toMatchObject({
         exit: 3,
         message: `cannot write ${join(disk.path, 'out.summary.json')}: no space left on device (ENOSPC).`,
       });
@@ -182,7 +182,7 @@ describeWithSmallDisk('a disk that is full', () => {
       expect(readdirSync(disk.path).sort()).toEqual(['out.csv.part', 'out.csv.run.json']);
       const { committer: resumed } = await openCommitter(settings, rows);
       expect(resumed.manifest.rows).toBe(4);
-      await resumed.finish(summaryOf(resumed, path()));
+      await finish(resumed, summaryOf(resumed, path()));
       expect(readFileSync(path(), 'utf8')).toBe(rows.text);
       expect(readdirSync(disk.path).sort()).toEqual(['out.csv', 'out.summary.json']);
     });

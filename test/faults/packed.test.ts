@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { completed } from '../output/records.js';
-import { commitTo, openCommitter, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
+import { commitTo, finish, openCommitter, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
 import { describeWithSmallDisk, mountSmallDisk, type SmallDisk } from '../support/small-disk.js';
 
 describeWithSmallDisk('a disk that fills up while an output is packed', () => {
@@ -24,7 +24,7 @@ describeWithSmallDisk('a disk that fills up while an output is packed', () => {
     const stopped = await openCommitter(settings, rows);
     await commitTo(stopped.committer, rows, ROWS);
     disk.fill();
-    await expect(stopped.committer.finish(summaryOf(stopped.committer, output))).rejects.toMatchObject({
+    await expect(finish(stopped.committer, summaryOf(stopped.committer, output))).rejects.toMatchObject({
       exit: 3,
       code: 'output_not_written',
       message: expect.stringContaining(`cannot write ${output}.part.tmp: no space left on device`),
@@ -34,7 +34,7 @@ describeWithSmallDisk('a disk that fills up while an output is packed', () => {
 
     const { committer } = await openCommitter(settings, rows);
     expect(committer.manifest.rows).toBe(ROWS);
-    await committer.finish(summaryOf(committer, output));
+    await finish(committer, summaryOf(committer, output));
     expect(gunzipSync(readFileSync(output)).toString()).toBe(rows.text);
     expect(readdirSync(disk.path).sort()).toEqual(['out.csv.gz', 'out.summary.json']);
   });

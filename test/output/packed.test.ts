@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { commitTo, openCommitter, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
+import { commitTo, finish, openCommitter, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
@@ -125,7 +125,7 @@ describe('an output that ends in .gz', () => {
     await killed.committer.close();
     const { committer } = await openCommitter(settings, rows);
     expect(work.read('out.csv.gz.part')).toBe(rows.text);
-    await committer.finish(summaryOf(committer, 'out.csv.gz'));
+    await finish(committer, summaryOf(committer, 'out.csv.gz'));
     expect(work.read('out.csv.gz')).toBe(rows.text);
     expect(files()).toEqual(['out.csv.gz', 'out.summary.json']);
   });

@@ -21,8 +21,9 @@ import { makeFolder, prepareStateDir } from '../../src/core/folder.js';
 import { Halt } from '../../src/core/halt.js';
 import type { Committer } from '../../src/resume/committer.js';
 import { findTarget, takeOutput } from '../../src/resume/output-target.js';
+import { WholeOutput } from '../../src/resume/whole-output.js';
 import { completed } from '../output/records.js';
-import { commitTo, openCommitter, type Rows, rowsOf, settingsFor, summaryOf } from './run-files.js';
+import { commitTo, finish, openCommitter, type Rows, rowsOf, settingsFor, summaryOf } from './run-files.js';
 
 const NOW = new Date(2026, 10, 21, 2, 0);
 
@@ -66,7 +67,7 @@ describe('the place of an output', () => {
     const committer = await open(flags);
     committers.pop();
     await commitTo(committer, rows, 3);
-    await committer.finish(summaryOf(committer, path()));
+    await finish(committer, summaryOf(committer, path()));
     expect(read()).toBe(rows.text);
   }
 
@@ -108,16 +109,13 @@ describe('the place of an output', () => {
     writeFileSync(path(), older.text);
     const { committer } = await openCommitter(settings(flags), newer);
     await commitTo(committer, newer, 2);
-    const named = async () => writeFileSync(path('killed'), read('out.csv.run.json'));
-    await committer.finish(summaryOf(committer, path()), { named });
-    // As a kill leaves it that comes when all but the name is done.
-    renameSync(path(), path('out.csv.part'));
-    writeFileSync(path(), older.text);
-    renameSync(path('killed'), path('out.csv.run.json'));
+    // Killed when all but the name is done.
+    await new WholeOutput(committer).writeSummary(summaryOf(committer, path()), null);
+    await committer.close();
 
     const again = await openCommitter(settings(flags), newer);
     expect(again.target.renamed).toBe(false);
-    await again.committer.finish(summaryOf(again.committer, path()));
+    await finish(again.committer, summaryOf(again.committer, path()));
     expect(read()).toBe(newer.text);
   });
 
@@ -176,7 +174,7 @@ describe('the place of an output', () => {
         const other = await begun();
         await commitTo(other, rows, 3);
         harm();
-        await expect(other.finish(summaryOf(other, path()))).rejects.toMatchObject({ exit: 3, code });
+        await expect(finish(other, summaryOf(other, path()))).rejects.toMatchObject({ exit: 3, code });
         expect(existsSync(path())).toBe(false);
       },
     );
@@ -203,7 +201,7 @@ describe('the place of an output', () => {
     const swapped = () => whole.replace('one', 'XXX').replace('two', 'one').replace('XXX', 'two');
     beforeEach(async () => {
       const first = await begun();
-      await first.finish({ ...summaryOf(first, path()), beyond: 1 });
+      await finish(first, { ...summaryOf(first, path()), beyond: 1 });
       whole = read();
     });
 
@@ -223,7 +221,7 @@ describe('the place of an output', () => {
       const committer = await begun();
       await commitTo(committer, rows, 3);
       writeFileSync(path(), swapped());
-      await expect(committer.finish(summaryOf(committer, path()))).rejects.toMatchObject({
+      await expect(finish(committer, summaryOf(committer, path()))).rejects.toMatchObject({
         exit: 3,
         code: 'output_changed',
         message: expect.stringContaining('was changed while the run went on'),
@@ -241,7 +239,7 @@ describe('the place of an output', () => {
       const committer = await begun();
       writeFileSync(path(), 'mine');
       await commitTo(committer, rows, 3);
-      const error = await committer.finish(summaryOf(committer, path())).catch((thrown: unknown) => thrown);
+      const error = await finish(committer, summaryOf(committer, path())).catch((thrown: unknown) => thrown);
       expect(error).toMatchObject({ exit: 3, code: 'output_taken' });
       committers.length = 0;
       expect([read(), read('out.csv.part')]).toEqual(['mine', rows.text]);
@@ -297,7 +295,7 @@ describe('the place of an output', () => {
       for (const name of ['out.csv.run.json.tmp', 'out.summary.json.tmp'])
         symlinkSync(path('victim'), path(name));
       await commitTo(committer, rows, 3);
-      await committer.finish(summaryOf(committer, path()));
+      await finish(committer, summaryOf(committer, path()));
       committers.length = 0;
       expect([read('victim'), read()]).toEqual(['precious', rows.text]);
     });
@@ -308,7 +306,7 @@ describe('the place of an output', () => {
       const linked = settingsFor(path('linked/out.csv'));
       const { committer } = await openCommitter(linked, rows);
       await commitTo(committer, rows, 3);
-      await committer.finish(summaryOf(committer, path('linked/out.csv')));
+      await finish(committer, summaryOf(committer, path('linked/out.csv')));
       expect(read('real/out.csv')).toBe(rows.text);
     });
 
@@ -327,7 +325,7 @@ describe('the place of an output', () => {
       const committer = await begun();
       expect(await refusal({}, 'out.jsonl')).toMatchObject({ exit: 2, code: 'summary_in_use' });
       await commitTo(committer, rows, 3);
-      await committer.finish(summaryOf(committer, path()));
+      await finish(committer, summaryOf(committer, path()));
       committers.length = 0;
       const error = await refusal({}, 'out.jsonl');
       expect(error).toMatchObject({

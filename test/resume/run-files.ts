@@ -10,6 +10,8 @@ import { Committer, type RowRecord } from '../../src/resume/committer.js';
 import type { Manifest } from '../../src/resume/manifest.js';
 import { findTarget, type OutputTarget } from '../../src/resume/output-target.js';
 import { beginManifest } from '../../src/resume/resume.js';
+import { WholeOutput } from '../../src/resume/whole-output.js';
+import { type Ending, finish as finishRun } from '../../src/run/finishing.js';
 import { type Plan, planRows } from '../../src/run/plan.js';
 import type { Finishing } from '../../src/run/step.js';
 import { csv } from '../../src/source/csv.js';
@@ -94,7 +96,19 @@ export const finishingOf = (
   format: RecordFormat,
   survey: Finishing['survey'] = { sha256: 'same', rows: committer.manifest.rows },
   { say, halt }: Pick<Finishing, 'say' | 'halt'> = { say: () => {}, halt: new Halt() },
-): Finishing => ({ committer, settings, format, survey, say, halt });
+): Finishing => ({ committer, whole: new WholeOutput(committer), settings, format, survey, say, halt });
+
+/** Ends a run whose rows are committed. @param others of a run with more than its output and its summary */
+export async function finish(
+  committer: Committer,
+  summary: StoredSummary,
+  others: Partial<Ending> = {},
+): Promise<void> {
+  const settings = settingsFor(summary.output, { report: false });
+  const { format } = await rowsOf(settings, []);
+  const none = { steps: [], reuse: null, review: null, summary: () => summary };
+  await finishRun({ ...finishingOf(committer, settings, format), ...none, ...others });
+}
 
 export function summaryOf(
   {

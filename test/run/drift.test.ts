@@ -12,7 +12,15 @@ import type { Committer } from '../../src/resume/committer.js';
 import { driftStep } from '../../src/run/drift.js';
 import { planRows } from '../../src/run/plan.js';
 import { csv } from '../../src/source/csv.js';
-import { commitTo, finishingOf, openCommitter, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
+import {
+  commitTo,
+  finish as finishRun,
+  finishingOf,
+  openCommitter,
+  rowsOf,
+  settingsFor,
+  summaryOf,
+} from '../resume/run-files.js';
 import { scriptedPlace } from '../support/scripted-place.js';
 import { completionBody } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
@@ -162,7 +170,7 @@ describe('the drift of a run', () => {
 
   async function finish(answers: readonly string[], of = settings()): Promise<Committer> {
     const { committer, target } = await whole(answers, of);
-    await committer.finish(summaryOf(committer, target.files.output));
+    await finishRun(committer, summaryOf(committer, target.files.output));
     return committer;
   }
 
