@@ -1,7 +1,7 @@
 import type { Json } from '../core/model.js';
 import { CALLABLE_MODEL_IDS } from '../service/catalogue.js';
 import type { Candidate, Completions } from './completion.js';
-import { type Logprobs, sliceOf } from './logprobs.js';
+import { sliceOf } from './logprobs.js';
 import type { Body, EmulatedOperation } from './operation.js';
 
 export interface Envelope {
@@ -13,16 +13,15 @@ export interface Envelope {
 }
 
 export function responseBody(completions: Completions, envelope: Envelope, filters: boolean): Body {
-  const choices = completions.choices.map(({ text, finishReason, logprobs, filter }, index) => ({
-    ...envelope.called.content(text),
-    index,
-    finish_reason: finishReason,
-    logprobs: jsonOf(logprobs),
-    ...(filters ? { content_filter_results: filter } : {}),
-  }));
   const { called, id, created, model } = envelope;
-  const head = { id, object: called.object, created, model };
-  const usage = usageOf(completions);
+  const choices = completions.choices.map((candidate, index) => ({
+    ...called.choice(candidate),
+    index,
+    finish_reason: candidate.finishReason,
+    ...(filters ? { content_filter_results: candidate.filter } : {}),
+  }));
+  const head = { id, object: called.object.whole, created, model };
+  const usage = called.usage(completions);
   return filters
     ? { ...head, prompt_filter_results: promptResults(completions), choices, usage }
     : { ...head, choices, usage };
@@ -30,7 +29,7 @@ export function responseBody(completions: Completions, envelope: Envelope, filte
 
 /**
  * One group of bodies per generated token, so that groups can be paced. Filter results of the prompts come
- * first, in a body without choices; each choice ends with an empty text.
+ * first, in a body without choices; each choice ends without a token.
  */
 export function* streamBodies(
   completions: Completions,
@@ -40,7 +39,7 @@ export function* streamBodies(
 ): Generator<Body[]> {
   const body = (choices: readonly Json[], more: Body = {}): Body => ({
     id,
-    object: called.object,
+    object: called.object.part,
     created,
     model,
     choices,
@@ -57,21 +56,15 @@ export function* streamBodies(
       return [body([{ index, ...part, ...(filters ? { content_filter_results: results } : {}) }])];
     });
   }
-  if (usage) yield [body([], { usage: usageOf(completions) })];
+  if (usage) yield [body([], { usage: called.usage(completions) })];
 }
 
 function partOf({ pieces, logprobs, finishReason }: Candidate, step: number, called: EmulatedOperation) {
   const piece = pieces[step];
   if (piece !== undefined) {
-    return {
-      ...called.content(piece),
-      finish_reason: null,
-      logprobs: logprobs && jsonOf(sliceOf(logprobs, step, step + 1)),
-    };
+    return { ...called.part(piece, logprobs && sliceOf(logprobs, step, step + 1)), finish_reason: null };
   }
-  return step === pieces.length
-    ? { ...called.content(''), finish_reason: finishReason, logprobs: null }
-    : null;
+  return step === pieces.length ? { ...called.part(null, null), finish_reason: finishReason } : null;
 }
 
 export function modelsBody(deployments: Iterable<string>): Body {
@@ -85,17 +78,6 @@ export function modelsBody(deployments: Iterable<string>): Body {
   return { object: 'list', data };
 }
 
-function usageOf({ promptTokens, completionTokens }: Completions): Body {
-  return {
-    // The service leaves the member out when the output is empty.
-    ...(completionTokens > 0 ? { completion_tokens: completionTokens } : {}),
-    prompt_tokens: promptTokens,
-    total_tokens: promptTokens + completionTokens,
-  };
-}
-
 function promptResults({ promptFilters }: Completions): Json {
   return promptFilters.map((results, index) => ({ prompt_index: index, content_filter_results: results }));
 }
-
-const jsonOf = (logprobs: Logprobs | null): Json => (logprobs === null ? null : { ...logprobs });

@@ -46,12 +46,6 @@ export interface Completions {
   readonly longest: number;
 }
 
-/** The suffix counts for each prompt: the model reads it too. */
-export function promptTokensOf(request: CompletionRequest, { tokenizer }: Workshop): number[] {
-  const suffix = request.suffix === '' ? 0 : tokenizer.count(request.suffix);
-  return request.prompts.map((prompt) => tokenizer.count(prompt) + suffix);
-}
-
 /**
  * Answers a request. The result depends on the arguments only.
  * @param filters whether the API version reports filter results; a blocked prompt is refused either way

@@ -1,16 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { parseJson } from '../core/json.js';
 import { randomFrom } from '../core/random.js';
 import { loadTokenizer } from '../prompt/tokens.js';
 import { type Envelope, responseBody, streamBodies } from './body.js';
-import { complete, promptTokensOf } from './completion.js';
+import { complete } from './completion.js';
 import { deliver, latencyOf, wait, whole } from './delivery.js';
 import { disturbed, inPlaceOfAnswer } from './disturbance.js';
 import type { EmulatedOperation } from './operation.js';
 import type { Service } from './options.js';
 import { estimateOf } from './quota.js';
 import { limitHeaders, Refusal, rateLimited, serverError } from './refusal.js';
-import { type CompletionRequest, parseRequest, readBody } from './request.js';
+import { type CompletionRequest, readBody } from './request.js';
 import { pageOf, plainTarget, routeOf, type Target } from './routes.js';
 import type { Visit } from './stats.js';
 
@@ -41,7 +42,7 @@ async function visited(incoming: IncomingMessage, service: Service, gone: AbortS
   try {
     const route = routeOf(incoming, service);
     const style = route.target === null ? 'plain' : 'service';
-    const request = parseRequest(await readBody(incoming), style, route.called);
+    const request = route.called.read(parseJson(await readBody(incoming)), style);
     const target = route.target ?? plainTarget(request.model, route.called, service);
     prompts = request.prompts;
     return { prompts, ...(await answer(request, route.called, target, service, gone)) };
@@ -66,7 +67,7 @@ async function answer(
   const { prompts, stream } = request;
   const { seed, latency, hint } = service;
   const workshop = { ...service, tokenizer: loadTokenizer(target.model.encoding) };
-  const promptTokens = promptTokensOf(request, workshop);
+  const promptTokens = request.promptTokens((text) => workshop.tokenizer.count(text));
 
   const estimate = estimateOf(request, promptTokens, service.quota.estimate);
   const admission = service.quotaOf(target.deployment).admit(estimate, service.clock());

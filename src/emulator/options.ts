@@ -1,4 +1,5 @@
 import type { AnswerSpec } from '../core/answer-spec.js';
+import { completions } from './completions.js';
 import type { Latency } from './delivery.js';
 import { FaultPlan, type FaultRate, type ScriptRule } from './fault-plan.js';
 import { DEFAULT_SIDE, type FilterSide } from './filter.js';
@@ -64,6 +65,7 @@ export function serviceOf(options: EmulatorOptions, told: AnswerSpec) {
     keys: keys.filter((key) => options.refusedKey === undefined || key !== keys[options.refusedKey - 1]),
     /** Deployment name → model ID, for names that are not a model's own. */
     deployments: new Map(Object.entries(options.deployments ?? {})),
+    operations: [completions],
     modelPrefix: options.modelPrefix ?? '',
     told,
     seed,

@@ -11,7 +11,20 @@ import type { QuotaSettings, Remaining } from './quota.js';
  */
 export type Style = 'service' | 'plain';
 
+export type OperationName = 'completions';
+
+/** What messages call an operation. */
+const WORDS = {
+  completions: {
+    limited: 'Completions_Create',
+    refused: 'completion',
+    misplaced:
+      'This is a chat model and not supported in the v1/completions endpoint. Did you mean to use v1/chat/completions?',
+  },
+} as const;
+
 export interface CalledModel {
+  readonly operation: OperationName;
   readonly style: Style;
   readonly model: { readonly id: string };
   /** What a 429 names: the API version, or the model where there is no version. */
@@ -73,14 +86,8 @@ export const plainModelMissing = (): Refusal => invalidRequest('you must provide
 export const plainModelNotFound = (model: string): Refusal =>
   modelRefusal(404, 'model_not_found', `The model '${model}' does not exist`);
 
-export function plainModelOfConversation(): Refusal {
-  return modelRefusal(
-    404,
-    null,
-    'This is a chat model and not supported in the v1/completions endpoint. Did you mean to use v1/chat/completions?',
-    'model',
-  );
-}
+export const plainOperationNotSupported = (operation: OperationName): Refusal =>
+  modelRefusal(404, null, WORDS[operation].misplaced, 'model');
 
 export const resourceNotFound = (): Refusal => gateway(404, '404', 'Resource not found');
 
@@ -95,11 +102,11 @@ export function deploymentNotFound(): Refusal {
   );
 }
 
-export function operationNotSupported(model: string): Refusal {
+export function operationNotSupported(model: string, operation: OperationName): Refusal {
   return gateway(
     400,
     'OperationNotSupported',
-    `The completion operation does not work with the specified model, ${model}. Please choose different model and try again.`,
+    `The ${WORDS[operation].refused} operation does not work with the specified model, ${model}. Please choose different model and try again.`,
   );
 }
 
@@ -109,9 +116,9 @@ export const bodyTooLarge = (limit: number): Refusal =>
 export const mediaTypeNotSupported = (contentType: string): Refusal =>
   gateway(415, '415', `The content type ${contentType} is not supported; use application/json.`);
 
-export function bodyNotJson(): Refusal {
+export function bodyNotJson(operation: OperationName): Refusal {
   return invalidRequest(
-    'We could not parse the JSON body of your request: the completions operation expects a JSON object.',
+    `We could not parse the JSON body of your request: the ${operation} operation expects a JSON object.`,
   );
 }
 
@@ -137,7 +144,7 @@ export function promptBlocked(report: FilterReport | null): Refusal {
 export const HINTS = ['seconds', 'ms', 'date', 'words', 'none'] as const;
 export type Hint = (typeof HINTS)[number];
 
-interface Shortage extends Pick<CalledModel, 'style' | 'subject'> {
+interface Shortage extends Omit<CalledModel, 'model'> {
   readonly limit: 'requests' | 'tokens';
   /** Milliseconds until there is quota again. */
   readonly retryAfterMs: number;
@@ -176,10 +183,10 @@ export function limitHeaders(
   };
 }
 
-function gatewayBody({ limit, subject }: Shortage, seconds: number | null) {
+function gatewayBody({ limit, subject, operation }: Shortage, seconds: number | null) {
   const when = seconds === null ? '' : ` Please retry after ${seconds} seconds.`;
   const message =
-    `Requests to the Completions_Create Operation under API version ${subject} have exceeded ` +
+    `Requests to the ${WORDS[operation].limited} Operation under API version ${subject} have exceeded ` +
     `${limit === 'requests' ? 'call' : 'token'} rate limit of your current pricing tier.${when} ` +
     'Please ask for an increase of the default rate limit if you need more.';
   return { error: { code: '429', message } };
@@ -235,7 +242,7 @@ export function garbage(): Reply {
 
 function repliesOf(
   status: number,
-  { style, subject, model }: CalledModel,
+  { model, ...called }: CalledModel,
   hint: Hint,
 ): readonly [Reply, ...Reply[]] {
   const said = (code: string, message: string) => gateway(status, code, message).reply;
@@ -270,7 +277,7 @@ function repliesOf(
       return [plain({ error: 'Request failed during generation', error_type: 'generation' })];
     case 429: {
       const limited = (limit: 'requests' | 'tokens') =>
-        rateLimited({ style, limit, retryAfterMs: SHORT_WAIT, subject }, hint);
+        rateLimited({ ...called, limit, retryAfterMs: SHORT_WAIT }, hint);
       return [limited('requests'), limited('tokens'), rateLimitedInShort(SHORT_WAIT, hint)];
     }
     case 500: {

@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import type { Json } from '../core/model.js';
 import { API_VERSIONS, type Model, modelOf } from '../service/catalogue.js';
 import { modelsBody } from './body.js';
-import { EMULATED, type EmulatedOperation } from './operation.js';
+import type { EmulatedOperation } from './operation.js';
 import type { Service } from './options.js';
 import {
   apiVersionNotSupported,
@@ -13,7 +13,7 @@ import {
   plainKeyRefused,
   plainModelMissing,
   plainModelNotFound,
-  plainModelOfConversation,
+  plainOperationNotSupported,
   type CalledModel,
   resourceNotFound,
   tokenRefused,
@@ -44,13 +44,13 @@ export function pageOf({ method, url, headers }: IncomingMessage, service: Servi
 /** Checks in the order of the service: path, key, API version, deployment, operation. @throws Refusal */
 export function routeOf({ method, url, headers }: IncomingMessage, service: Service): Route {
   const path = pathOf(url);
-  const plain = EMULATED.find(({ operation }) => `${method} ${path}` === `POST /v1/${operation.path}`);
+  const plain = service.operations.find((one) => `${method} ${path}` === `POST /v1/${one.path}`);
   if (plain || `${method} ${path}` === `GET ${MODELS}`) {
     if (!plain || !isKnown(bearerOf(headers), service)) throw plainKeyRefused();
     return { called: plain, target: null };
   }
   const [, segment, deployments, deployment, ...rest] = path.split('/').map(decoded);
-  const called = EMULATED.find(({ operation }) => rest.join('/') === operation.path);
+  const called = service.operations.find((one) => rest.join('/') === one.path);
   const isFound = method === 'POST' && segment === service.segment && deployments === 'deployments';
   if (!isFound || !called || deployment === undefined) throw resourceNotFound();
   checkKey(headers, service);
@@ -63,17 +63,17 @@ const MODELS = '/v1/models';
 const pathOf = (url = ''): string => url.split('?', 1)[0] ?? '';
 
 /** @throws Refusal */
-export function plainTarget(name: string | null, { operation }: EmulatedOperation, service: Service): Target {
+export function plainTarget(name: string | null, called: EmulatedOperation, service: Service): Target {
   if (name === null) throw plainModelMissing();
   const model = modelBehind(name, service);
   if (!model) throw plainModelNotFound(name);
-  if (model.type !== operation.models) throw plainModelOfConversation();
-  return { style: 'plain', deployment: name, model, filters: false, subject: name };
+  if (model.type !== called.models) throw plainOperationNotSupported(called.name);
+  return { style: 'plain', deployment: name, model, filters: false, subject: name, operation: called.name };
 }
 
 function serviceTarget(
   deployment: string,
-  { operation }: EmulatedOperation,
+  called: EmulatedOperation,
   query: URLSearchParams,
   service: Service,
 ): Target {
@@ -84,8 +84,15 @@ function serviceTarget(
 
   const model = modelBehind(deployment, service);
   if (!model) throw deploymentNotFound();
-  if (model.type !== operation.models) throw operationNotSupported(model.id);
-  return { style: 'service', deployment, model, filters: version.filters, subject: requested };
+  if (model.type !== called.models) throw operationNotSupported(model.id, called.name);
+  return {
+    style: 'service',
+    deployment,
+    model,
+    filters: version.filters,
+    subject: requested,
+    operation: called.name,
+  };
 }
 
 function modelBehind(deployment: string, service: Service): Model | null {
