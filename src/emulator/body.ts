@@ -1,11 +1,12 @@
 import type { Json } from '../core/model.js';
-import { CALLABLE_MODEL_IDS } from '../service/catalogue.js';
-import type { Candidate, Completions } from './completion.js';
-import { sliceOf } from './logprobs.js';
+import { MODELS } from '../service/catalogue.js';
+import type { Completions } from './completion.js';
 import type { Body, EmulatedOperation } from './operation.js';
+import type { CompletionRequest } from './request.js';
 
 export interface Envelope {
   readonly called: EmulatedOperation;
+  readonly request: CompletionRequest;
   readonly id: string;
   /** Seconds since 1970. */
   readonly created: number;
@@ -13,14 +14,14 @@ export interface Envelope {
 }
 
 export function responseBody(completions: Completions, envelope: Envelope, filters: boolean): Body {
-  const { called, id, created, model } = envelope;
+  const { called, request } = envelope;
   const choices = completions.choices.map((candidate, index) => ({
-    ...called.choice(candidate),
+    ...called.choice(candidate, request),
     index,
     finish_reason: candidate.finishReason,
     ...(filters ? { content_filter_results: candidate.filter } : {}),
   }));
-  const head = { id, object: called.object.whole, created, model };
+  const head = headOf(envelope, called.object.whole);
   const usage = called.usage(completions);
   return filters
     ? { ...head, prompt_filter_results: promptResults(completions), choices, usage }
@@ -33,15 +34,14 @@ export function responseBody(completions: Completions, envelope: Envelope, filte
  */
 export function* streamBodies(
   completions: Completions,
-  { called, id, created, model }: Envelope,
+  envelope: Envelope,
   filters: boolean,
-  usage: boolean,
 ): Generator<Body[]> {
+  const { called, request } = envelope;
+  const usage = request.streamUsage;
+  const head = headOf(envelope, called.object.part);
   const body = (choices: readonly Json[], more: Body = {}): Body => ({
-    id,
-    object: called.object.part,
-    created,
-    model,
+    ...head,
     choices,
     ...(usage ? { usage: null } : {}),
     ...more,
@@ -50,25 +50,24 @@ export function* streamBodies(
   const steps = completions.choices.reduce((most, { pieces }) => Math.max(most, pieces.length), 0);
   for (let step = 0; step <= steps; step++) {
     yield completions.choices.flatMap((candidate, index): Body[] => {
-      const part = partOf(candidate, step, called);
-      if (part === null) return [];
-      const results = part.finish_reason === null ? {} : candidate.filter;
-      return [body([{ index, ...part, ...(filters ? { content_filter_results: results } : {}) }])];
+      const { pieces, finishReason, filter } = candidate;
+      if (step > pieces.length) return [];
+      const isLast = step === pieces.length;
+      const part = { ...called.part(candidate, step, request), finish_reason: isLast ? finishReason : null };
+      const results = filters ? { content_filter_results: isLast ? filter : {} } : {};
+      return [body([{ index, ...part, ...results }])];
     });
   }
   if (usage) yield [body([], { usage: called.usage(completions) })];
 }
 
-function partOf({ pieces, logprobs, finishReason }: Candidate, step: number, called: EmulatedOperation) {
-  const piece = pieces[step];
-  if (piece !== undefined) {
-    return { ...called.part(piece, logprobs && sliceOf(logprobs, step, step + 1)), finish_reason: null };
-  }
-  return step === pieces.length ? { ...called.part(null, null), finish_reason: finishReason } : null;
+function headOf({ request: { tier }, id, created, model }: Envelope, object: string): Body {
+  return { id, object, created, model, ...(tier === null ? {} : { service_tier: tier }) };
 }
 
-export function modelsBody(deployments: Iterable<string>): Body {
-  const names = new Set([...CALLABLE_MODEL_IDS, ...deployments]);
+export function modelsBody(operations: readonly EmulatedOperation[], deployments: Iterable<string>): Body {
+  const served = MODELS.filter(({ type }) => operations.some(({ models }) => models === type));
+  const names = new Set([...served.map(({ id }) => id), ...deployments]);
   const data = [...names].map((id) => ({
     id,
     object: 'model',

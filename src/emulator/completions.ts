@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { requestParametersSchema } from '../service/parameters.js';
+import { logprobsAt } from './logprobs.js';
 import type { EmulatedOperation } from './operation.js';
 import { invalidRequest } from './refusal.js';
 import { checked, commonOf, SENT, STREAM_OPTIONS } from './request.js';
@@ -18,6 +19,15 @@ const REQUESTS = {
   }),
 };
 
+const NO_CONVERSATION = {
+  question: null,
+  prefix: null,
+  json: null,
+  tier: null,
+  reasoningTokens: 0,
+  refusalRate: 0,
+} as const;
+
 export const completions: EmulatedOperation = {
   name: 'completions',
   models: 'completions',
@@ -33,6 +43,7 @@ export const completions: EmulatedOperation = {
     checkChoices(common.n, bestOf, common.stream);
     return {
       ...common,
+      ...NO_CONVERSATION,
       prompts,
       // The suffix counts for each prompt: the model reads it too.
       promptTokens(count) {
@@ -49,7 +60,10 @@ export const completions: EmulatedOperation = {
     ...(text === null ? {} : { text }),
     logprobs: logprobs && { ...logprobs },
   }),
-  part: (token, logprobs) => ({ text: token ?? '', logprobs: logprobs && { ...logprobs } }),
+  part({ pieces, logprobs }, step) {
+    const one = logprobsAt(logprobs, step);
+    return { text: pieces[step] ?? '', logprobs: one && { ...one } };
+  },
   usage: ({ promptTokens, completionTokens }) => ({
     // The service leaves the member out when the output is empty.
     ...(completionTokens > 0 ? { completion_tokens: completionTokens } : {}),

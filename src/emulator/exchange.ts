@@ -42,7 +42,7 @@ async function visited(incoming: IncomingMessage, service: Service, gone: AbortS
   try {
     const route = routeOf(incoming, service);
     const style = route.target === null ? 'plain' : 'service';
-    const request = route.called.read(parseJson(await readBody(incoming)), style);
+    const request = route.called.read(parseJson(await readBody(incoming)), style, service);
     const target = route.target ?? plainTarget(request.model, route.called, service);
     prompts = request.prompts;
     return { prompts, ...(await answer(request, route.called, target, service, gone)) };
@@ -54,8 +54,8 @@ async function visited(incoming: IncomingMessage, service: Service, gone: AbortS
 }
 
 /**
- * Checks in the order of the service: quota, context window, content filter. Faults hit admitted requests
- * only.
+ * Checks in the order of the service: capacity of the flex tier, quota, context window, content filter. Faults
+ * hit admitted requests only.
  */
 async function answer(
   request: CompletionRequest,
@@ -66,9 +66,13 @@ async function answer(
 ): Promise<Omit<Visit, 'prompts'>> {
   const { prompts, stream } = request;
   const { seed, latency, hint } = service;
-  const workshop = { ...service, tokenizer: loadTokenizer(target.model.encoding) };
-  const promptTokens = request.promptTokens((text) => workshop.tokenizer.count(text));
+  const tokenizer = loadTokenizer(target.model.encoding);
+  const workshop = { ...service, tokenizer, cache: service.cacheOf(target.deployment) };
+  const promptTokens = request.promptTokens((text) => tokenizer.count(text));
 
+  const lack = request.tier === 'flex' ? service.shortage.next(prompts) : null;
+  const turnedAway = lack && inPlaceOfAnswer(lack, target, hint);
+  if (turnedAway) return { delivery: turnedAway, fault: lack.fault.name };
   const estimate = estimateOf(request, promptTokens, service.quota.estimate);
   const admission = service.quotaOf(target.deployment).admit(estimate, service.clock());
   const limits = service.quotaHeaders ? limitHeaders(admission.remaining, service.quota) : {};
@@ -90,17 +94,18 @@ async function answer(
   }
 
   const manner = drawn?.fault.kind === 'answer' ? { way: drawn.fault.way, random: drawn.random } : null;
-  const completions = complete(request, promptTokens, target.model, target.filters, workshop, manner);
+  const completions = complete(request, promptTokens, target, workshop, manner);
   // A stream begins with its first token and is paced from there on.
   await wait(latencyOf(latency, stream ? 0 : completions.longest, jitter), gone);
 
   const envelope: Envelope = {
     called,
+    request,
     id: `${called.idPrefix}${randomUUID().replaceAll('-', '')}`,
     created: Math.floor(Date.now() / 1000),
     model: `${service.modelPrefix}${target.model.id}`,
   };
-  const groups = stream ? streamBodies(completions, envelope, target.filters, request.streamUsage) : [];
+  const groups = stream ? streamBodies(completions, envelope, target.filters) : [];
   const events = [
     ...[...groups].map((bodies) => bodies.map((body) => `data: ${JSON.stringify(body)}\n\n`).join('')),
     'data: [DONE]\n\n',

@@ -11,17 +11,24 @@ import type { QuotaSettings, Remaining } from './quota.js';
  */
 export type Style = 'service' | 'plain';
 
-export type OperationName = 'completions';
+export type OperationName = 'completions' | 'chat';
 
 /** What messages call an operation. */
-const WORDS = {
-  completions: {
-    limited: 'Completions_Create',
-    refused: 'completion',
-    misplaced:
-      'This is a chat model and not supported in the v1/completions endpoint. Did you mean to use v1/chat/completions?',
-  },
-} as const;
+const WORDS: Readonly<Record<OperationName, Readonly<Record<'limited' | 'refused' | 'misplaced', string>>>> =
+  {
+    completions: {
+      limited: 'Completions_Create',
+      refused: 'completion',
+      misplaced:
+        'This is a chat model and not supported in the v1/completions endpoint. Did you mean to use v1/chat/completions?',
+    },
+    chat: {
+      limited: 'ChatCompletions_Create',
+      refused: 'chatCompletion',
+      misplaced:
+        'This is not a chat model and thus not supported in the v1/chat/completions endpoint. Did you mean to use v1/completions?',
+    },
+  };
 
 export interface CalledModel {
   readonly operation: OperationName;
@@ -59,6 +66,44 @@ function modelRefusal(status: number, code: string | null, message: string, para
 
 export function invalidRequest(message: string, param: string | null = null): Refusal {
   return modelRefusal(400, null, message, param);
+}
+
+/** @param instead the parameter that has taken its place */
+export function unsupportedParameter(name: string, instead?: string): Refusal {
+  const use = instead === undefined ? '' : ` Use '${instead}' instead.`;
+  const message = `Unsupported parameter: '${name}' is not supported with this model.${use}`;
+  return modelRefusal(400, 'unsupported_parameter', message, name);
+}
+
+interface Length {
+  readonly window: number;
+  readonly prompt: number;
+  /** `null` where the request has no limit. */
+  readonly most: number | null;
+}
+
+export function contextExceeded({ window, prompt, most }: Length, operation: OperationName): Refusal {
+  const requested = prompt + (most ?? 0);
+  const maximum = `This model's maximum context length is ${window} tokens`;
+  if (operation === 'completions') {
+    return invalidRequest(
+      `${maximum}, however you requested ${requested} tokens (${prompt} in your prompt; ${most} for the ` +
+        'completion). Please reduce your prompt; or completion length.',
+    );
+  }
+  const asked =
+    most === null
+      ? `your messages resulted in ${prompt} tokens. Please reduce the length of the messages.`
+      : `you requested ${requested} tokens (${prompt} in the messages, ${most} in the completion). Please ` +
+        'reduce the length of the messages or completion.';
+  return modelRefusal(400, 'context_length_exceeded', `${maximum}. However, ${asked}`, 'messages');
+}
+
+/** No room for a call of the flex tier: neither billed nor counted on the quota. */
+export function noCapacity(): Reply {
+  const message = 'Resource unavailable: there is no capacity for the flex tier at the moment.';
+  const code = 'resource_unavailable';
+  return { status: 429, body: { error: { message, type: code, param: null, code } } };
 }
 
 export function keyRefused(): Refusal {
@@ -280,6 +325,8 @@ function repliesOf(
         rateLimited({ ...called, limit, retryAfterMs: SHORT_WAIT }, hint);
       return [limited('requests'), limited('tokens'), rateLimitedInShort(SHORT_WAIT, hint)];
     }
+    case 498:
+      return [said('capacity_exceeded', 'Flex tier capacity exceeded. Please try again later.')];
     case 500: {
       const message = 'The server had an error while processing your request. Sorry about that!';
       return [

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import * as z from 'zod';
+import type { Json } from '../core/model.js';
 import {
   bodyNotJson,
   bodyTooLarge,
@@ -13,10 +14,16 @@ import {
 export interface CompletionRequest {
   /** The service's own API has it in the address and ignores this. */
   readonly model: string | null;
+  /** Of a conversation, its messages as one text. */
   readonly prompts: readonly string[];
+  /** What a conversation asks last; `null` where the answer continues the prompt. */
+  readonly question: string | null;
   /** Tokens of each prompt, as billed. */
   promptTokens(count: (text: string) => number): number[];
-  readonly maxTokens: number;
+  /** The tokens of the prompt, whose beginning may be cached; `null` where nothing is. */
+  readonly prefix: ((encode: (text: string) => readonly number[]) => number[]) | null;
+  /** `null` for all that the context window has room for. */
+  readonly maxTokens: number | null;
   readonly temperature: number;
   readonly n: number;
   /** Candidates generated, and billed, for each prompt; at least `n`. */
@@ -25,6 +32,12 @@ export interface CompletionRequest {
   readonly echo: boolean;
   /** How many of the most likely tokens are listed per token; `null` for no log probabilities. */
   readonly logprobs: number | null;
+  /** What the answer must be: JSON of a schema, any JSON object, or (`null`) what the prompt says. */
+  readonly json: { readonly [keyword: string]: Json } | 'any' | null;
+  /** The tier that serves it; `null` where there are none. */
+  readonly tier: string | null;
+  readonly reasoningTokens: number;
+  readonly refusalRate: number;
   readonly stream: boolean;
   readonly streamUsage: boolean;
   /** The other parameters that shape the answer; the answer is a function of these too. */
@@ -123,9 +136,13 @@ function refusalOf(
       return Array.isArray(issue.input)
         ? invalidRequest(`${shown} is too short - '${field}'`)
         : invalidRequest(`${shown} is less than the minimum of ${issue.minimum} - '${field}'`);
-    case 'invalid_union':
+    case 'invalid_union': {
       // A text or a list: for a list, report what is wrong inside it.
-      return refusalOf(issue.errors[Array.isArray(issue.input) ? 1 : 0] ?? [], operation, path);
+      const inside = issue.errors[Array.isArray(issue.input) ? 1 : 0];
+      return inside
+        ? refusalOf(inside, operation, path)
+        : invalidRequest(`${shown ?? 'null'} is not valid - '${field}'`);
+    }
     case 'invalid_key':
       return invalidRequest(`'${String(path.at(-1))}' is not a token id - '${path.slice(0, -1).join('.')}'`);
     case 'invalid_type': {

@@ -38,7 +38,7 @@ export function pageOf({ method, url, headers }: IncomingMessage, service: Servi
   const path = pathOf(url);
   if (path === '/stats') return { ...service.received.stats };
   const isListed = path === MODELS && isKnown(bearerOf(headers), service);
-  return isListed ? modelsBody(service.deployments.keys()) : null;
+  return isListed ? modelsBody(service.operations, service.deployments.keys()) : null;
 }
 
 /** Checks in the order of the service: path, key, API version, deployment, operation. @throws Refusal */
@@ -65,7 +65,7 @@ const pathOf = (url = ''): string => url.split('?', 1)[0] ?? '';
 /** @throws Refusal */
 export function plainTarget(name: string | null, called: EmulatedOperation, service: Service): Target {
   if (name === null) throw plainModelMissing();
-  const model = modelBehind(name, service);
+  const model = modelBehind(name, called, service);
   if (!model) throw plainModelNotFound(name);
   if (model.type !== called.models) throw plainOperationNotSupported(called.name);
   return { style: 'plain', deployment: name, model, filters: false, subject: name, operation: called.name };
@@ -79,10 +79,12 @@ function serviceTarget(
 ): Target {
   const requested = query.get('api-version');
   if (!requested) throw resourceNotFound();
-  const version = API_VERSIONS.get(requested);
+  // Conversations came with later versions than the documented ones.
+  const isLater = called.models === 'conversation' && /^\d{4}-\d\d-\d\d(-preview)?$/.test(requested);
+  const version = API_VERSIONS.get(requested) ?? (isLater ? { filters: true } : null);
   if (!version) throw apiVersionNotSupported();
 
-  const model = modelBehind(deployment, service);
+  const model = modelBehind(deployment, called, service);
   if (!model) throw deploymentNotFound();
   if (model.type !== called.models) throw operationNotSupported(model.id, called.name);
   return {
@@ -95,9 +97,13 @@ function serviceTarget(
   };
 }
 
-function modelBehind(deployment: string, service: Service): Model | null {
-  return modelOf(service.deployments.get(deployment) ?? deployment);
+/** Most conversation models have names of their own: any name is one. */
+function modelBehind(deployment: string, { models }: EmulatedOperation, service: Service): Model | null {
+  const id = service.deployments.get(deployment) ?? deployment;
+  return modelOf(id) ?? (models === 'conversation' ? { ...OTHER_MODEL, id } : null);
 }
+
+const OTHER_MODEL = { type: 'conversation', contextWindow: 128_000, encoding: 'cl100k_base' } as const;
 
 /** Decodes a path segment; a badly encoded one stays unchanged and matches nothing. */
 function decoded(segment: string): string {
