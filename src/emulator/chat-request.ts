@@ -5,8 +5,8 @@ import { requestParametersSchema } from '../service/parameters.js';
 import { invalidRequest, unsupportedParameter } from './refusal.js';
 import { checked, SENT, STREAM_OPTIONS } from './request.js';
 
-const parts = (type: string) => z.array(z.strictObject({ type: z.literal(type), text: z.string() })).min(1);
-const content = z.union([z.string(), parts('text')]);
+const part = z.strictObject({ type: z.literal('text'), text: z.string() });
+const content = z.union([z.string(), z.array(part).min(1)]);
 const named = { name: z.string().exactOptional() };
 const call = z.strictObject({
   id: z.string(),

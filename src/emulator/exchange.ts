@@ -114,5 +114,5 @@ async function answer(
   const reply = { status: 200, headers: limits, body };
   const pause = () => latencyOf({ ...latency, baseMs: 0 }, 1, jitter);
   const usual = stream ? ({ kind: 'stream', headers: limits, events, pause } as const) : whole(reply);
-  return { delivery: (drawn && disturbed(reply, drawn)) ?? usual, fault, completions };
+  return { delivery: (drawn && disturbed(reply, drawn)) ?? usual, fault, completions, tier: request.tier };
 }

@@ -10,6 +10,8 @@ export interface Visit {
   readonly limited?: 'requests' | 'tokens';
   readonly isBlocked?: boolean;
   readonly completions?: Completions;
+  /** That answers; `null` for operations without tiers. */
+  readonly tier?: string | null;
 }
 
 type Usage = {
@@ -18,7 +20,15 @@ type Usage = {
   readonly total_tokens: number;
 };
 
-/** What an emulator received and answered. All counts are of completion requests. */
+type TierUsage = {
+  readonly answered: number;
+  readonly prompt_tokens: number;
+  readonly cached_tokens: number;
+  readonly completion_tokens: number;
+  readonly reasoning_tokens: number;
+};
+
+/** What an emulator received and answered. All counts are of requests to its operations. */
 export interface Stats {
   readonly requests: number;
   /** Status → responses that began with it. */
@@ -34,6 +44,8 @@ export interface Stats {
   readonly usage: Usage;
   /** Tokens of answers that were generated but not sent completely: billed for nothing. */
   readonly lost_usage: Usage;
+  /** Tier → the part of `answered` and `usage` that are its conversations. */
+  readonly by_tier: Readonly<Record<string, TierUsage>>;
   /** Requests refused by the quota, by the limit that refused them. */
   readonly rate_limited: { readonly requests: number; readonly tokens: number };
   /** Requests refused because of a prompt, and filtered choices in answers that were sent completely. */
@@ -49,6 +61,7 @@ export class RequestStats {
   readonly #distinct = new Set<number>();
   readonly #byStatus: Record<string, number> = {};
   readonly #byFault: Record<string, number> = {};
+  readonly #byTier: Record<string, TierUsage> = {};
   readonly #counted = {
     requests: 0,
     answered: 0,
@@ -71,7 +84,7 @@ export class RequestStats {
     };
   }
 
-  add({ delivery, prompts, fault, limited, isBlocked = false, completions }: Visit): void {
+  add({ delivery, prompts, fault, limited, isBlocked = false, completions, tier = null }: Visit): void {
     const counted = this.#counted;
     const status = statusOf(delivery);
     if (status !== null) count(this.#byStatus, String(status));
@@ -87,6 +100,7 @@ export class RequestStats {
       counted.answered += 1;
       const cut = completions.choices.filter(({ finishReason }) => finishReason === 'content_filter');
       counted.filtered.completions += cut.length;
+      if (tier !== null) this.#byTier[tier] = withAnswer(this.#byTier[tier], completions);
     }
     const usage = isWhole ? counted.usage : counted.lost_usage;
     usage.prompt_tokens += completions.promptTokens;
@@ -99,9 +113,20 @@ export class RequestStats {
       ...this.#counted,
       by_status: this.#byStatus,
       by_fault: this.#byFault,
+      by_tier: this.#byTier,
       distinct_prompts: this.#distinct.size,
     });
   }
+}
+
+function withAnswer(before: TierUsage | undefined, answer: Completions): TierUsage {
+  return {
+    answered: (before?.answered ?? 0) + 1,
+    prompt_tokens: (before?.prompt_tokens ?? 0) + answer.promptTokens,
+    cached_tokens: (before?.cached_tokens ?? 0) + answer.cachedTokens,
+    completion_tokens: (before?.completion_tokens ?? 0) + answer.completionTokens,
+    reasoning_tokens: (before?.reasoning_tokens ?? 0) + answer.reasoningTokens,
+  };
 }
 
 /** `null` when no response began. */

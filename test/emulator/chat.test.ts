@@ -494,6 +494,15 @@ describe('tiers', () => {
     expect(refused).toBeLessThan(70);
     const stats = running.stats();
     expect(stats).toMatchObject({ answered: 100, by_fault: { 'no-capacity': refused } });
+    expect(stats.by_tier).toEqual({
+      flex: {
+        answered: 100,
+        prompt_tokens: stats.usage.prompt_tokens,
+        cached_tokens: 0,
+        completion_tokens: 100,
+        reasoning_tokens: 0,
+      },
+    });
     expect(stats.rate_limited).toEqual({ requests: 0, tokens: 0 });
   });
 
