@@ -42,6 +42,7 @@ interface Workshop {
 }
 
 interface CalledFor {
+  readonly deployment: string;
   readonly operation: OperationName;
   readonly model: { readonly contextWindow: number };
   /** Whether the API version reports filter results; a blocked prompt is refused either way. */
@@ -91,7 +92,7 @@ export function complete(
     promptFilters,
     choices: candidates.flatMap((ofPrompt) => ofPrompt.slice(0, request.n)),
     promptTokens: sum(promptTokens),
-    cachedTokens: cachedOf(request, sum(promptTokens), workshop),
+    cachedTokens: cachedOf(request, sum(promptTokens), target, workshop),
     completionTokens: sum(tokens),
     reasoningTokens: sum(candidates.flat().map(({ reasoning }) => reasoning)),
     longest: tokens.reduce((most, count) => Math.max(most, count), 0),
@@ -103,13 +104,22 @@ function limitOf(prompt: number, most: number | null, { model, operation }: Call
   const window = model.contextWindow;
   const limit = most ?? window - prompt;
   if (prompt + limit > window || (most === null && limit <= 0)) {
-    throw contextExceeded({ window, prompt, most }, operation);
+    throw contextExceeded(operation, window, prompt, most ?? 0);
   }
   return limit;
 }
 
-function cachedOf({ prefix }: CompletionRequest, tokens: number, { cache, tokenizer }: Workshop): number {
-  return prefix === null || tokens < SHORTEST ? 0 : cache.read(prefix((text) => tokenizer.encode(text)));
+function cachedOf(
+  { prefix }: CompletionRequest,
+  tokens: number,
+  { deployment }: CalledFor,
+  { cache, tokenizer }: Workshop,
+): number {
+  if (prefix === null || tokens < SHORTEST) return 0;
+  return cache.read(
+    deployment,
+    prefix((text) => tokenizer.encode(text)),
+  );
 }
 
 function sum(numbers: readonly number[]): number {

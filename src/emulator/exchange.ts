@@ -67,7 +67,7 @@ async function answer(
   const { prompts, stream } = request;
   const { seed, latency, hint } = service;
   const tokenizer = loadTokenizer(target.model.encoding);
-  const workshop = { ...service, tokenizer, cache: service.cacheOf(target.deployment) };
+  const workshop = { ...service, tokenizer };
   const promptTokens = request.promptTokens((text) => tokenizer.count(text));
 
   const lack = request.tier === 'flex' ? service.shortage.next(prompts) : null;

@@ -7,7 +7,7 @@ import { DEFAULT_SIDE, type FilterSide } from './filter.js';
 import type { EmulatedOperation, Habits } from './operation.js';
 import { PromptCache } from './prompt-cache.js';
 import { Quota, type QuotaSettings } from './quota.js';
-import { type Hint, noCapacity } from './refusal.js';
+import { type Hint, noCapacity, type OperationName } from './refusal.js';
 import { RequestStats } from './stats.js';
 
 /** Settings of an emulator; every one has a default. */
@@ -56,14 +56,14 @@ export interface EmulatorOptions extends Partial<Habits> {
 /** Made-up keys for the emulator only; not secrets. */
 export const TEST_KEYS: readonly [string, string] = ['emulator-test-key-1', 'emulator-test-key-2'];
 
-export const SERVED_OPERATIONS = ['completions', 'chat', 'both'] as const;
-export type ServedOperation = (typeof SERVED_OPERATIONS)[number];
+export type ServedOperation = OperationName | 'both';
 
-const OPERATIONS: Readonly<Record<ServedOperation, readonly EmulatedOperation[]>> = {
+const SERVED: Readonly<Record<ServedOperation, readonly EmulatedOperation[]>> = {
   completions: [completions],
   chat: [chat],
   both: [completions, chat],
 };
+export const SERVED_OPERATIONS = Object.keys(SERVED);
 
 export type Service = ReturnType<typeof serviceOf>;
 
@@ -79,14 +79,13 @@ export function serviceOf(options: EmulatorOptions, told: AnswerSpec) {
   const { keys = TEST_KEYS, seed = 1, flexCapacity = 1 } = options;
   let quota = { ...QUOTA, ...options.quota };
   const quotas = new Map<string, Quota>();
-  const caches = new Map<string, PromptCache>();
   const noRoom = { kind: 'reply', name: 'no-capacity', reply: noCapacity() } as const;
   return {
     segment: options.segment ?? 'openai',
     keys: keys.filter((key) => options.refusedKey === undefined || key !== keys[options.refusedKey - 1]),
     /** Deployment name → model ID, for names that are not a model's own. */
     deployments: new Map(Object.entries(options.deployments ?? {})),
-    operations: OPERATIONS[options.operation ?? 'both'],
+    operations: SERVED[options.operation ?? 'both'],
     reasoningTokens: options.reasoningTokens ?? 0,
     refusalRate: options.refusalRate ?? 0,
     modelPrefix: options.modelPrefix ?? '',
@@ -111,14 +110,10 @@ export function serviceOf(options: EmulatorOptions, told: AnswerSpec) {
       seed + 1,
     ),
     received: new RequestStats(),
+    cache: new PromptCache(),
     quotaOf(deployment: string): Quota {
       const known = quotas.get(deployment) ?? new Quota(quota);
       quotas.set(deployment, known);
-      return known;
-    },
-    cacheOf(deployment: string): PromptCache {
-      const known = caches.get(deployment) ?? new PromptCache();
-      caches.set(deployment, known);
       return known;
     },
     /** Changes the quota of every deployment and restarts its windows. */

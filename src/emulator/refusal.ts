@@ -75,28 +75,27 @@ export function unsupportedParameter(name: string, instead?: string): Refusal {
   return modelRefusal(400, 'unsupported_parameter', message, name);
 }
 
-interface Length {
-  readonly window: number;
-  readonly prompt: number;
-  /** `null` where the request has no limit. */
-  readonly most: number | null;
-}
-
-export function contextExceeded({ window, prompt, most }: Length, operation: OperationName): Refusal {
-  const requested = prompt + (most ?? 0);
+/** @param most tokens of the completion, as the request limits it */
+export function contextExceeded(
+  operation: OperationName,
+  window: number,
+  prompt: number,
+  most: number,
+): Refusal {
   const maximum = `This model's maximum context length is ${window} tokens`;
-  if (operation === 'completions') {
-    return invalidRequest(
-      `${maximum}, however you requested ${requested} tokens (${prompt} in your prompt; ${most} for the ` +
-        'completion). Please reduce your prompt; or completion length.',
-    );
-  }
-  const asked =
-    most === null
-      ? `your messages resulted in ${prompt} tokens. Please reduce the length of the messages.`
-      : `you requested ${requested} tokens (${prompt} in the messages, ${most} in the completion). Please ` +
-        'reduce the length of the messages or completion.';
-  return modelRefusal(400, 'context_length_exceeded', `${maximum}. However, ${asked}`, 'messages');
+  const requested = `you requested ${prompt + most} tokens`;
+  return operation === 'chat'
+    ? modelRefusal(
+        400,
+        'context_length_exceeded',
+        `${maximum}. However, ${requested} (${prompt} in the messages, ${most} in the completion). Please reduce ` +
+          'the length of the messages or completion.',
+        'messages',
+      )
+    : invalidRequest(
+        `${maximum}, however ${requested} (${prompt} in your prompt; ${most} for the completion). Please reduce ` +
+          'your prompt; or completion length.',
+      );
 }
 
 /** No room for a call of the flex tier: neither billed nor counted on the quota. */

@@ -14,19 +14,9 @@ export interface Visit {
   readonly tier?: string | null;
 }
 
-type Usage = {
-  readonly prompt_tokens: number;
-  readonly completion_tokens: number;
-  readonly total_tokens: number;
-};
+type Usage = { prompt_tokens: number; completion_tokens: number; total_tokens: number };
 
-type TierUsage = {
-  readonly answered: number;
-  readonly prompt_tokens: number;
-  readonly cached_tokens: number;
-  readonly completion_tokens: number;
-  readonly reasoning_tokens: number;
-};
+type TierUsage = Usage & { answered: number; cached_tokens: number; reasoning_tokens: number };
 
 /** What an emulator received and answered. All counts are of requests to its operations. */
 export interface Stats {
@@ -41,11 +31,11 @@ export interface Stats {
   readonly prompts: number;
   readonly distinct_prompts: number;
   /** Tokens of answers that were sent completely. */
-  readonly usage: Usage;
+  readonly usage: Readonly<Usage>;
   /** Tokens of answers that were generated but not sent completely: billed for nothing. */
-  readonly lost_usage: Usage;
+  readonly lost_usage: Readonly<Usage>;
   /** Tier → the part of `answered` and `usage` that are its conversations. */
-  readonly by_tier: Readonly<Record<string, TierUsage>>;
+  readonly by_tier: Readonly<Record<string, Readonly<TierUsage>>>;
   /** Requests refused by the quota, by the limit that refused them. */
   readonly rate_limited: { readonly requests: number; readonly tokens: number };
   /** Requests refused because of a prompt, and filtered choices in answers that were sent completely. */
@@ -66,8 +56,8 @@ export class RequestStats {
     requests: 0,
     answered: 0,
     prompts: 0,
-    usage: { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 },
-    lost_usage: { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 },
+    usage: noUsage(),
+    lost_usage: noUsage(),
     rate_limited: { requests: 0, tokens: 0 },
     filtered: { prompts: 0, completions: 0 },
     abandoned: 0,
@@ -100,12 +90,18 @@ export class RequestStats {
       counted.answered += 1;
       const cut = completions.choices.filter(({ finishReason }) => finishReason === 'content_filter');
       counted.filtered.completions += cut.length;
-      if (tier !== null) this.#byTier[tier] = withAnswer(this.#byTier[tier], completions);
+      if (tier !== null) this.#addTo(tier, completions);
     }
-    const usage = isWhole ? counted.usage : counted.lost_usage;
-    usage.prompt_tokens += completions.promptTokens;
-    usage.completion_tokens += completions.completionTokens;
-    usage.total_tokens += completions.promptTokens + completions.completionTokens;
+    addUsage(isWhole ? counted.usage : counted.lost_usage, completions);
+  }
+
+  #addTo(tier: string, completions: Completions): void {
+    this.#byTier[tier] ??= { answered: 0, ...noUsage(), cached_tokens: 0, reasoning_tokens: 0 };
+    const usage = this.#byTier[tier];
+    addUsage(usage, completions);
+    usage.answered += 1;
+    usage.cached_tokens += completions.cachedTokens;
+    usage.reasoning_tokens += completions.reasoningTokens;
   }
 
   get stats(): Stats {
@@ -119,14 +115,12 @@ export class RequestStats {
   }
 }
 
-function withAnswer(before: TierUsage | undefined, answer: Completions): TierUsage {
-  return {
-    answered: (before?.answered ?? 0) + 1,
-    prompt_tokens: (before?.prompt_tokens ?? 0) + answer.promptTokens,
-    cached_tokens: (before?.cached_tokens ?? 0) + answer.cachedTokens,
-    completion_tokens: (before?.completion_tokens ?? 0) + answer.completionTokens,
-    reasoning_tokens: (before?.reasoning_tokens ?? 0) + answer.reasoningTokens,
-  };
+const noUsage = (): Usage => ({ prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 });
+
+function addUsage(usage: ReturnType<typeof noUsage>, { promptTokens, completionTokens }: Completions): void {
+  usage.prompt_tokens += promptTokens;
+  usage.completion_tokens += completionTokens;
+  usage.total_tokens += promptTokens + completionTokens;
 }
 
 /** `null` when no response began. */

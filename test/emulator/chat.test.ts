@@ -302,7 +302,7 @@ describe('models of conversations', () => {
     expect(over.body.error).toMatchObject({ code: 'context_length_exceeded', param: 'messages' });
     expect(over.body.error.message).toContain(`maximum context length is ${window} tokens`);
     const unlimited = await ask(window);
-    expect(unlimited.body.error.message).toContain(`your messages resulted in ${window} tokens`);
+    expect(unlimited.body.error.message).toContain(`${window} in the messages`);
     const rest = await ask(window - 1);
     expect(rest.body.usage.total_tokens).toBe(window);
   });
@@ -497,9 +497,8 @@ describe('tiers', () => {
     expect(stats.by_tier).toEqual({
       flex: {
         answered: 100,
-        prompt_tokens: stats.usage.prompt_tokens,
+        ...stats.usage,
         cached_tokens: 0,
-        completion_tokens: 100,
         reasoning_tokens: 0,
       },
     });
