@@ -3,7 +3,6 @@ import type { Settings } from '../config/settings.js';
 import { ASSUMED_MODEL, modelBehind } from '../service/catalogue.js';
 import { callUrl, type ServiceAccess } from '../service/endpoint.js';
 import { KeyRing } from '../service/keys.js';
-import { operationOf } from '../service/operation.js';
 import { proxyFor } from '../service/proxy.js';
 
 interface Service extends ServiceAccess {
@@ -18,10 +17,8 @@ export async function service(
 ): Promise<Service> {
   if (settings.emulated) {
     const { deployment } = settings.endpoint;
-    const isChat = operationOf(settings.endpoint).models === 'conversation';
-    // A conversation is answered under any name.
-    const model = modelBehind(settings.endpoint)?.id ?? (isChat ? deployment : ASSUMED_MODEL.id);
-    if (modelBehind(settings.endpoint) === null && !isChat)
+    const model = modelBehind(settings.endpoint)?.id ?? ASSUMED_MODEL.id;
+    if (modelBehind(settings.endpoint) === null)
       say(`the emulator answers for ${deployment} as ${model} would; service.model names another model`);
     // Loaded only here: a run on the service does not need it.
     const { startEmulator } = await import('../emulator/server.js');
