@@ -111,15 +111,13 @@ function limitOf(prompt: number, most: number | null, { model, operation }: Call
 
 function cachedOf(
   { prefix }: CompletionRequest,
-  tokens: number,
+  promptTokens: number,
   { deployment }: CalledFor,
   { cache, tokenizer }: Workshop,
 ): number {
-  if (prefix === null || tokens < SHORTEST) return 0;
-  return cache.read(
-    deployment,
-    prefix((text) => tokenizer.encode(text)),
-  );
+  if (prefix === null || promptTokens < SHORTEST) return 0;
+  const tokens = prefix((text) => tokenizer.encode(text));
+  return cache.read(deployment, tokens);
 }
 
 function sum(numbers: readonly number[]): number {
@@ -141,7 +139,7 @@ function questionOf(
   const { prompt } = reading;
   const isAsked = temperature > 0 || logprobs !== null;
   const possible = isAsked ? possibleAnswers(reading, randomFrom(seed, `\n${prompt}`)) : null;
-  const written = manner === null ? (text: string) => text : unwanted(manner.way, reading, manner.random);
+  const written = manner === null ? (one: string) => one : unwanted(manner.way, reading, manner.random);
   const isKnown = logprobs !== null && manner?.way !== 'invalid';
   const inPieces = (isKnown ? possible : null)?.map(({ text, share }) => ({
     pieces: piecesOf(written(text), tokenizer),
