@@ -51,7 +51,6 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
       isObject(results) ? { ...results, ...LATER_CATEGORIES } : results,
     ),
   ],
-
   [
     'null-details',
     renamed('usage', 'usage', (usage) => (isObject(usage) ? { ...usage, ...NO_DETAILS } : usage)),
