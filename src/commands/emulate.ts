@@ -4,7 +4,12 @@ import { errorText, UsageError } from '../core/errors.js';
 import { disturbanceNamed, FAULT_NAMES } from '../emulator/disturbance.js';
 import { type FaultRate, readFaultScript } from '../emulator/fault-plan.js';
 import { THRESHOLDS, type Threshold } from '../emulator/filter.js';
-import { type EmulatorOptions, TEST_KEYS } from '../emulator/options.js';
+import {
+  type EmulatorOptions,
+  SERVED_OPERATIONS,
+  type ServedOperation,
+  TEST_KEYS,
+} from '../emulator/options.js';
 import { ESTIMATES, type QuotaEstimate } from '../emulator/quota.js';
 import { HINTS, type Hint } from '../emulator/refusal.js';
 import { type Emulator, startEmulator } from '../emulator/server.js';
@@ -20,6 +25,12 @@ Examples:
       other answers where a prompt leaves them open
   $ promptmill emulate --deployment reviews=lm-35-turbo-instruct
       for a job that names its own deployment
+
+  conversations only, with a model that reasons and refuses at times:
+  $ promptmill emulate --operation chat --reasoning 200 --refuse 0.02
+
+  a flex tier without capacity for three of ten calls:
+  $ promptmill emulate --flex-capacity 0.7
 
   a small quota, whose 429s carry a date:
   $ promptmill emulate --requests-per-minute 600 --hint date
@@ -37,7 +48,8 @@ Examples:
       promptmill emulate --script outage.yaml
 
 GET /stats tells what it received. It also answers as a plain server does: POST
-/v1/completions with a bearer key and the model in the body. Its keys are
+/v1/completions and /v1/chat/completions with a bearer key and the model in the
+body. Conversations are answered under any name of a deployment. Its keys are
 PROMPTMILL_API_KEY and PROMPTMILL_API_KEY_2 where they are set, otherwise keys
 of its own, which it prints. docs/emulator.md says more. For a single
 rehearsal, promptmill run JOB --emulate starts an emulator by itself.
@@ -45,7 +57,7 @@ rehearsal, promptmill run JOB --emulate starts an emulator by itself.
 
 export function emulateCommand(): Command {
   const command = new Command('emulate').description(
-    'answer as the completions service does, on this machine and without a bill',
+    'answer as the service does, on this machine and without a bill',
   );
   return addEmulatorOptions(command)
     .addHelpText('after', EXAMPLES)
@@ -118,15 +130,19 @@ interface Flags {
   readonly port: number;
   readonly refuseKey?: '1' | '2';
   readonly deployment?: Readonly<Record<string, string>>;
+  readonly operation: ServedOperation;
   readonly latency: number;
   readonly latencyPerToken: number;
   readonly seed: number;
+  readonly refuse: number;
+  readonly reasoning: number;
   readonly requestsPerMinute?: number;
   readonly tokensPerMinute?: number;
   readonly requestWindow: number;
   readonly estimate: QuotaEstimate;
   readonly quotaHeaders: boolean;
   readonly hint: Hint;
+  readonly flexCapacity: number;
   readonly filterPrompts: Threshold;
   readonly filterCompletions: Threshold;
   readonly filterPromptRate: number;
@@ -141,12 +157,15 @@ export function addEmulatorOptions(command: Command): Command {
   const named = `a deployment of your own name, in front of ${CALLABLE_MODELS}; may be repeated`;
   const tokens = 'tokens admitted a minute, by estimate; a larger request is told to wait for a day';
   const window = 'seconds over which requests are counted: 600 a minute are 10 a second, or 100 in 10';
+  const reasoning = 'tokens that each chat answer spends on reasoning; the model refuses max_tokens then';
+  const flex = 'share of the calls with service_tier flex that find capacity; the others get a free 429';
   const estimate = 'full: prompt tokens + max_tokens × best_of; or max_tokens alone';
   return command
     .optionsGroup('Where:')
     .addOption(whole('--port <n>', 'port to listen on; 0 takes a free one', [0, 65_535], 4010))
     .option('--host <address>', here, '127.0.0.1')
     .option('--deployment <name=model>', named, deployment)
+    .addOption(choice('--operation <which>', 'what is served', SERVED_OPERATIONS, 'both'))
     .addOption(choice('--refuse-key <n>', 'refuse one of the two keys, as after it was renewed', ['1', '2']))
     .optionsGroup('Answers:')
     .addOption(number('--latency <ms>', 'milliseconds before an answer', [0, 600_000], 120))
@@ -154,6 +173,8 @@ export function addEmulatorOptions(command: Command): Command {
     .addOption(
       whole('--seed <n>', 'changes open answers, jitter, and what chance decides', [0, 2 ** 31 - 1], 1),
     )
+    .addOption(number('--refuse <share>', 'share of chat answers that are refusals', [0, 1], 0))
+    .addOption(whole('--reasoning <n>', reasoning, [0, 1_000_000], 0))
     .optionsGroup('Quota of each deployment:')
     .addOption(whole('--requests-per-minute <n>', 'requests admitted a minute', [1, MOST]))
     .addOption(whole('--tokens-per-minute <n>', tokens, [1, MOST]))
@@ -161,6 +182,7 @@ export function addEmulatorOptions(command: Command): Command {
     .addOption(choice('--estimate <how>', estimate, ESTIMATES, 'full'))
     .option('--no-quota-headers', 'say nothing of the quota in the headers of answers')
     .addOption(choice('--hint <how>', 'how a 429 says when to come back', HINTS, 'seconds'))
+    .addOption(number('--flex-capacity <share>', flex, [0, 1], 1))
     .optionsGroup('Content filter:')
     .addOption(threshold('--filter-prompts <severity>', 'lowest severity that blocks a prompt'))
     .addOption(threshold('--filter-completions <severity>', 'lowest severity that cuts a completion'))
@@ -186,7 +208,10 @@ export function emulatorOptions(
     keys: first === undefined || second === undefined ? TEST_KEYS : [first, second],
     ...(flags.refuseKey === undefined ? {} : { refusedKey: flags.refuseKey === '1' ? 1 : 2 }),
     deployments: flags.deployment ?? {},
+    operation: flags.operation,
     seed: flags.seed,
+    refusalRate: flags.refuse,
+    reasoningTokens: flags.reasoning,
     latency: { baseMs: flags.latency, perTokenMs: flags.latencyPerToken },
     quota: {
       requestsPerMinute: flags.requestsPerMinute ?? null,
@@ -196,6 +221,7 @@ export function emulatorOptions(
     },
     quotaHeaders: flags.quotaHeaders,
     hint: flags.hint,
+    flexCapacity: flags.flexCapacity,
     filter: {
       prompts: { threshold: flags.filterPrompts, rate: flags.filterPromptRate },
       completions: { threshold: flags.filterCompletions, rate: flags.filterCompletionRate },

@@ -1,11 +1,12 @@
 import type { Json } from '../core/model.js';
-import { CALLABLE_MODEL_IDS } from '../service/catalogue.js';
-import type { Candidate, Completions } from './completion.js';
-import { type Logprobs, sliceOf } from './logprobs.js';
+import { MODELS } from '../service/catalogue.js';
+import type { Completions } from './completion.js';
 import type { Body, EmulatedOperation } from './operation.js';
+import type { CompletionRequest } from './request.js';
 
 export interface Envelope {
   readonly called: EmulatedOperation;
+  readonly request: CompletionRequest;
   readonly id: string;
   /** Seconds since 1970. */
   readonly created: number;
@@ -13,16 +14,15 @@ export interface Envelope {
 }
 
 export function responseBody(completions: Completions, envelope: Envelope, filters: boolean): Body {
-  const choices = completions.choices.map(({ text, finishReason, logprobs, filter }, index) => ({
-    ...envelope.called.content(text),
+  const { called, request } = envelope;
+  const choices = completions.choices.map((candidate, index) => ({
+    ...called.choice(candidate, request),
     index,
-    finish_reason: finishReason,
-    logprobs: jsonOf(logprobs),
-    ...(filters ? { content_filter_results: filter } : {}),
+    finish_reason: candidate.finishReason,
+    ...(filters ? { content_filter_results: candidate.filter } : {}),
   }));
-  const { called, id, created, model } = envelope;
-  const head = { id, object: called.object, created, model };
-  const usage = usageOf(completions);
+  const head = headOf(envelope, called.object.whole);
+  const usage = called.usage(completions);
   return filters
     ? { ...head, prompt_filter_results: promptResults(completions), choices, usage }
     : { ...head, choices, usage };
@@ -30,19 +30,18 @@ export function responseBody(completions: Completions, envelope: Envelope, filte
 
 /**
  * One group of bodies per generated token, so that groups can be paced. Filter results of the prompts come
- * first, in a body without choices; each choice ends with an empty text.
+ * first, in a body without choices; each choice ends without a token.
  */
 export function* streamBodies(
   completions: Completions,
-  { called, id, created, model }: Envelope,
+  envelope: Envelope,
   filters: boolean,
-  usage: boolean,
 ): Generator<Body[]> {
+  const { called, request } = envelope;
+  const usage = request.streamUsage;
+  const head = headOf(envelope, called.object.part);
   const body = (choices: readonly Json[], more: Body = {}): Body => ({
-    id,
-    object: called.object,
-    created,
-    model,
+    ...head,
     choices,
     ...(usage ? { usage: null } : {}),
     ...more,
@@ -51,31 +50,24 @@ export function* streamBodies(
   const steps = completions.choices.reduce((most, { pieces }) => Math.max(most, pieces.length), 0);
   for (let step = 0; step <= steps; step++) {
     yield completions.choices.flatMap((candidate, index): Body[] => {
-      const part = partOf(candidate, step, called);
-      if (part === null) return [];
-      const results = part.finish_reason === null ? {} : candidate.filter;
-      return [body([{ index, ...part, ...(filters ? { content_filter_results: results } : {}) }])];
+      const { pieces, finishReason, filter } = candidate;
+      if (step > pieces.length) return [];
+      const isLast = step === pieces.length;
+      const part = { ...called.part(candidate, step, request), finish_reason: isLast ? finishReason : null };
+      const results = filters ? { content_filter_results: isLast ? filter : {} } : {};
+      return [body([{ index, ...part, ...results }])];
     });
   }
-  if (usage) yield [body([], { usage: usageOf(completions) })];
+  if (usage) yield [body([], { usage: called.usage(completions) })];
 }
 
-function partOf({ pieces, logprobs, finishReason }: Candidate, step: number, called: EmulatedOperation) {
-  const piece = pieces[step];
-  if (piece !== undefined) {
-    return {
-      ...called.content(piece),
-      finish_reason: null,
-      logprobs: logprobs && jsonOf(sliceOf(logprobs, step, step + 1)),
-    };
-  }
-  return step === pieces.length
-    ? { ...called.content(''), finish_reason: finishReason, logprobs: null }
-    : null;
+function headOf({ request: { tier }, id, created, model }: Envelope, object: string): Body {
+  return { id, object, created, model, ...(tier === null ? {} : { service_tier: tier }) };
 }
 
-export function modelsBody(deployments: Iterable<string>): Body {
-  const names = new Set([...CALLABLE_MODEL_IDS, ...deployments]);
+export function modelsBody(operations: readonly EmulatedOperation[], deployments: Iterable<string>): Body {
+  const served = MODELS.filter(({ type }) => operations.some(({ models }) => models === type));
+  const names = new Set([...served.map(({ id }) => id), ...deployments]);
   const data = [...names].map((id) => ({
     id,
     object: 'model',
@@ -85,17 +77,6 @@ export function modelsBody(deployments: Iterable<string>): Body {
   return { object: 'list', data };
 }
 
-function usageOf({ promptTokens, completionTokens }: Completions): Body {
-  return {
-    // The service leaves the member out when the output is empty.
-    ...(completionTokens > 0 ? { completion_tokens: completionTokens } : {}),
-    prompt_tokens: promptTokens,
-    total_tokens: promptTokens + completionTokens,
-  };
-}
-
 function promptResults({ promptFilters }: Completions): Json {
   return promptFilters.map((results, index) => ({ prompt_index: index, content_filter_results: results }));
 }
-
-const jsonOf = (logprobs: Logprobs | null): Json => (logprobs === null ? null : { ...logprobs });

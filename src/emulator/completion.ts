@@ -1,22 +1,26 @@
 import type { AnswerSpec } from '../core/answer-spec.js';
 import { pick, randomFrom } from '../core/random.js';
 import type { Tokenizer } from '../prompt/tokens.js';
-import type { Model } from '../service/catalogue.js';
 import { answer, possibleAnswers } from './answers/answer.js';
 import { drawn } from './answers/labels.js';
-import { readPrompt } from './answers/read-prompt.js';
+import { type ReadPrompt, readPrompt } from './answers/read-prompt.js';
 import { type Unwanted, unwanted } from './answers/unwanted.js';
 import { type FilterReport, type FilterSettings, isBlocked, judge, judgeCompletion } from './filter.js';
 import { type Logprobs, logprobsOf, sharesAlong } from './logprobs.js';
-import { invalidRequest, promptBlocked } from './refusal.js';
+import { type PromptCache, SHORTEST } from './prompt-cache.js';
+import { contextExceeded, type OperationName, promptBlocked } from './refusal.js';
 import type { CompletionRequest } from './request.js';
 
 export interface Candidate {
   /** Includes the prompt when it is echoed; `null` when the filter left no text, not even an empty one. */
   readonly text: string | null;
+  /** The text says that the model does not answer. */
+  readonly isRefusal: boolean;
   readonly finishReason: 'stop' | 'length' | 'content_filter';
-  /** Tokens generated; billed for every candidate, returned or not. */
+  /** Tokens generated, reasoning included; billed for every candidate, returned or not. */
   readonly tokens: number;
+  /** Those of them that nobody sees. */
+  readonly reasoning: number;
   readonly filter: FilterReport;
   /** The text token by token, for streams and log probabilities; empty when the request wants neither. */
   readonly pieces: readonly string[];
@@ -33,7 +37,16 @@ interface Workshop {
   readonly told: AnswerSpec;
   readonly tokenizer: Tokenizer;
   readonly filter: FilterSettings;
+  readonly cache: PromptCache;
   readonly seed: number;
+}
+
+interface CalledFor {
+  readonly deployment: string;
+  readonly operation: OperationName;
+  readonly model: { readonly contextWindow: number };
+  /** Whether the API version reports filter results; a blocked prompt is refused either way. */
+  readonly filters: boolean;
 }
 
 export interface Completions {
@@ -41,41 +54,37 @@ export interface Completions {
   /** In the order of their `index`: prompt × n + j. */
   readonly choices: readonly Candidate[];
   readonly promptTokens: number;
+  /** Prompt tokens that the beginning of an earlier request had. */
+  readonly cachedTokens: number;
   readonly completionTokens: number;
+  /** Completion tokens that nobody sees. */
+  readonly reasoningTokens: number;
   /** Tokens of the longest candidate. Candidates are generated in parallel, so this decides the latency. */
   readonly longest: number;
 }
 
-/** The suffix counts for each prompt: the model reads it too. */
-export function promptTokensOf(request: CompletionRequest, { tokenizer }: Workshop): number[] {
-  const suffix = request.suffix === '' ? 0 : tokenizer.count(request.suffix);
-  return request.prompts.map((prompt) => tokenizer.count(prompt) + suffix);
-}
-
 /**
- * Answers a request. The result depends on the arguments only.
- * @param filters whether the API version reports filter results; a blocked prompt is refused either way
+ * Answers a request. The result depends on the arguments only, cached tokens on earlier requests too.
  * @param manner `null` for a regular answer
  * @throws Refusal when a prompt does not fit the context window or is blocked
  */
 export function complete(
   request: CompletionRequest,
   promptTokens: readonly number[],
-  model: Model,
-  filters: boolean,
+  target: CalledFor,
   workshop: Workshop,
   manner: Manner | null,
 ): Completions {
-  for (const tokens of promptTokens) checkContextWindow(tokens, request.maxTokens, model);
+  const limits = promptTokens.map((tokens) => limitOf(tokens, request.maxTokens, target));
 
   const promptFilters = request.prompts.map((prompt) =>
     judge(prompt, workshop.filter.prompts, workshop.seed),
   );
   const blocked = promptFilters.find(isBlocked);
-  if (blocked) throw promptBlocked(filters ? blocked : null);
+  if (blocked) throw promptBlocked(target.filters ? blocked : null);
 
-  const candidates = request.prompts.map((prompt) => {
-    const question = questionOf(prompt, manner, request, workshop);
+  const candidates = request.prompts.map((prompt, place) => {
+    const question = questionOf(prompt, limits[place] ?? 0, manner, request, workshop);
     return Array.from({ length: request.bestOf }, (_, index) => generate(question, index, request, workshop));
   });
   const tokens = candidates.flat().map((candidate) => candidate.tokens);
@@ -83,19 +92,32 @@ export function complete(
     promptFilters,
     choices: candidates.flatMap((ofPrompt) => ofPrompt.slice(0, request.n)),
     promptTokens: sum(promptTokens),
+    cachedTokens: cachedOf(request, sum(promptTokens), target, workshop),
     completionTokens: sum(tokens),
+    reasoningTokens: sum(candidates.flat().map(({ reasoning }) => reasoning)),
     longest: tokens.reduce((most, count) => Math.max(most, count), 0),
   };
 }
 
-function checkContextWindow(promptTokens: number, maxTokens: number, model: Model): void {
-  const requested = promptTokens + maxTokens;
-  if (requested <= model.contextWindow) return;
-  throw invalidRequest(
-    `This model's maximum context length is ${model.contextWindow} tokens, however you requested ${requested} ` +
-      `tokens (${promptTokens} in your prompt; ${maxTokens} for the completion). Please reduce your prompt; or ` +
-      'completion length.',
-  );
+/** Most tokens of an answer. @throws Refusal when the context window has no room for it */
+function limitOf(prompt: number, most: number | null, { model, operation }: CalledFor): number {
+  const window = model.contextWindow;
+  const limit = most ?? window - prompt;
+  if (prompt + limit > window || (most === null && limit <= 0)) {
+    throw contextExceeded(operation, window, prompt, most ?? 0);
+  }
+  return limit;
+}
+
+function cachedOf(
+  { prefix }: CompletionRequest,
+  promptTokens: number,
+  { deployment }: CalledFor,
+  { cache, tokenizer }: Workshop,
+): number {
+  if (prefix === null || promptTokens < SHORTEST) return 0;
+  const tokens = prefix((text) => tokenizer.encode(text));
+  return cache.read(deployment, tokens);
 }
 
 function sum(numbers: readonly number[]): number {
@@ -106,21 +128,47 @@ type Question = ReturnType<typeof questionOf>;
 
 /** Possible answers are `null` when they are unknown or the request does not need them. */
 function questionOf(
-  prompt: string,
+  text: string,
+  limit: number,
   manner: Manner | null,
-  { temperature, logprobs }: CompletionRequest,
+  request: CompletionRequest,
   { told, tokenizer, seed }: Workshop,
 ) {
-  const reading = readPrompt(prompt, told);
+  const { temperature, logprobs, question } = request;
+  const reading = inForm(readPrompt(question ?? text, toldBy(request, told), question === null), request);
+  const { prompt } = reading;
   const isAsked = temperature > 0 || logprobs !== null;
   const possible = isAsked ? possibleAnswers(reading, randomFrom(seed, `\n${prompt}`)) : null;
-  const written = manner === null ? (text: string) => text : unwanted(manner.way, reading, manner.random);
+  const written = manner === null ? (one: string) => one : unwanted(manner.way, reading, manner.random);
   const isKnown = logprobs !== null && manner?.way !== 'invalid';
   const inPieces = (isKnown ? possible : null)?.map(({ text, share }) => ({
     pieces: piecesOf(written(text), tokenizer),
     share,
   }));
-  return { reading, possible, written, inPieces: inPieces ?? [], halved: manner?.way === 'cut' };
+  // A model thinks first: what is left of its tokens is for the answer.
+  const reasoning = Math.min(request.reasoningTokens, limit);
+  const most = limit - reasoning;
+  return {
+    reading,
+    possible,
+    written,
+    inPieces: inPieces ?? [],
+    halved: manner?.way === 'cut',
+    reasoning,
+    most,
+  };
+}
+
+const toldBy = ({ json }: CompletionRequest, told: AnswerSpec): AnswerSpec =>
+  json === null || json === 'any' ? told : { kind: 'json', schema: json };
+
+/** An object around the answer where the request wants JSON and the prompt does not say which. */
+function inForm(reading: ReadPrompt, { json }: CompletionRequest): ReadPrompt {
+  const { spec } = reading;
+  if (json !== 'any' || spec.kind === 'json') return reading;
+  const one =
+    spec.kind === 'labels' ? { enum: spec.labels } : { type: spec.kind === 'number' ? 'number' : 'string' };
+  return { ...reading, spec: { kind: 'json', schema: { properties: { answer: one } } } };
 }
 
 /** @param index distinguishes the candidates of a prompt */
@@ -146,11 +194,12 @@ function generate(
   request: CompletionRequest,
   workshop: Workshop,
 ): Candidate {
-  const { halved } = question;
+  const { reasoning } = question;
   const { prompt } = question.reading;
   const { tokenizer, seed } = workshop;
-  const full = textFor(question, index, request, workshop);
-  const { tokens, ...cut } = cutToLimits(full, request, tokenizer, halved);
+  const isRefusal = randomFrom(seed, `refuse ${index}\n${prompt}`)() < request.refusalRate;
+  const full = isRefusal ? REFUSAL : textFor(question, index, request, workshop);
+  const { tokens, ...cut } = cutToLimits(full, question, request.stop, tokenizer);
   const filter = judgeCompletion(prompt, cut.text, workshop.filter.completions, seed);
   const { text, finishReason } = isBlocked(filter)
     ? {
@@ -159,8 +208,11 @@ function generate(
       }
     : cut;
   const whole = request.echo && text !== null ? prompt + text : text;
-  return { text: whole, finishReason, tokens, filter, ...tokenwise(question, text, request, workshop) };
+  const pieces = tokenwise(question, text, request, workshop);
+  return { text: whole, isRefusal, finishReason, tokens: reasoning + tokens, reasoning, filter, ...pieces };
 }
+
+const REFUSAL = "I'm sorry, but I can't help with that.";
 
 const REMAINDERS = ['half', 'empty', 'missing'] as const;
 
@@ -176,14 +228,14 @@ function remainder(text: string, random: () => number): string | null {
   }
 }
 
-/** @param halved ends it after half of its tokens at the latest, as a lower `max_tokens` would */
-function cutToLimits(full: string, request: CompletionRequest, tokenizer: Tokenizer, halved: boolean) {
+/** Halved, it ends after half of its tokens at the latest, as with a lower `max_tokens`. */
+function cutToLimits(full: string, question: Question, stops: readonly string[], tokenizer: Tokenizer) {
   const tokens = tokenizer.encode(full);
-  const most = halved ? Math.min(request.maxTokens, Math.floor(tokens.length / 2)) : request.maxTokens;
+  const most = question.halved ? Math.min(question.most, Math.floor(tokens.length / 2)) : question.most;
   const isLong = tokens.length > most;
   // A character that the last token cuts in two is not returned.
   const text = isLong ? tokenizer.decode(tokens.slice(0, most)).replace(/\uFFFD+$/, '') : full;
-  const stopAt = request.stop
+  const stopAt = stops
     .map((stop) => (stop === '' ? -1 : text.indexOf(stop)))
     .filter((index) => index >= 0)
     .reduce((first, index) => Math.min(first, index), text.length);

@@ -24,6 +24,10 @@ const LATER_CATEGORIES = {
   protected_material_text: { filtered: false, detected: false },
 };
 
+const NO_DETAILS = { prompt_tokens_details: null, completion_tokens_details: null };
+
+const TOOL_CALL = { id: 'call_1', type: 'function', function: { name: 'search', arguments: '{}' } };
+
 const LARGEST = Number.MAX_SAFE_INTEGER;
 
 /**
@@ -47,19 +51,54 @@ const FORMS: ReadonlyMap<string, Form> = new Map<string, Form>([
       isObject(results) ? { ...results, ...LATER_CATEGORIES } : results,
     ),
   ],
+  [
+    'null-details',
+    renamed('usage', 'usage', (usage) => (isObject(usage) ? { ...usage, ...NO_DETAILS } : usage)),
+  ],
+  ['no-tier', renamed('service_tier', null)],
 
-  ['no-text', eachChoice(renamed('text', null))],
-  ['null-text', eachChoice(having({ text: null }))],
-  ['number-text', eachChoice(having({ text: 42 }))],
+  ['no-text', eachText((member) => renamed(member, null))],
+  ['null-text', eachText((member) => having({ [member]: null }))],
+  ['number-text', eachText((member) => having({ [member]: 42 }))],
+  // What the other operation answers.
   [
     'chat',
     (body) => ({
       ...eachChoice(({ text, ...choice }) => ({
-        ...choice,
         message: { role: 'assistant', content: text ?? null },
+        ...choice,
       }))(body),
       object: 'chat.completion',
     }),
+  ],
+  [
+    'text',
+    (body) => ({
+      ...eachChoice(({ message, ...choice }) =>
+        isObject(message) ? { ...choice, text: message['content'] ?? null } : choice,
+      )(body),
+      object: 'text_completion',
+    }),
+  ],
+  [
+    'parts',
+    eachChoice(
+      inMessage(({ content, ...message }) => ({
+        ...message,
+        content: [{ type: 'text', text: content ?? '' }],
+      })),
+    ),
+  ],
+  [
+    'tool-calls',
+    eachChoice((choice) =>
+      'message' in choice
+        ? {
+            ...inMessage(having({ content: null, tool_calls: [TOOL_CALL] }))(choice),
+            finish_reason: 'tool_calls',
+          }
+        : choice,
+    ),
   ],
   ['shifted-indexes', eachChoice((choice) => ({ ...choice, index: Number(choice['index']) + 1 }))],
   ['equal-indexes', eachChoice(having({ index: 0 }))],
@@ -95,6 +134,17 @@ function filtered(name: string, value: (old: Json) => Json): Form {
 function eachChoice(form: Form): Form {
   return renamed('choices', 'choices', (choices) =>
     [choices].flat().map((choice) => (isObject(choice) ? form(choice) : choice)),
+  );
+}
+
+function inMessage(form: Form): Form {
+  return renamed('message', 'message', (message) => (isObject(message) ? form(message) : message));
+}
+
+/** Changes the member that has the text: of a choice, or of its message. */
+function eachText(change: (member: string) => Form): Form {
+  return eachChoice((choice) =>
+    'message' in choice ? inMessage(change('content'))(choice) : change('text')(choice),
   );
 }
 

@@ -1,16 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { parseJson } from '../core/json.js';
 import { randomFrom } from '../core/random.js';
 import { loadTokenizer } from '../prompt/tokens.js';
 import { type Envelope, responseBody, streamBodies } from './body.js';
-import { complete, promptTokensOf } from './completion.js';
+import { complete } from './completion.js';
 import { deliver, latencyOf, wait, whole } from './delivery.js';
 import { disturbed, inPlaceOfAnswer } from './disturbance.js';
 import type { EmulatedOperation } from './operation.js';
 import type { Service } from './options.js';
 import { estimateOf } from './quota.js';
 import { limitHeaders, Refusal, rateLimited, serverError } from './refusal.js';
-import { type CompletionRequest, parseRequest, readBody } from './request.js';
+import { type CompletionRequest, readBody } from './request.js';
 import { pageOf, plainTarget, routeOf, type Target } from './routes.js';
 import type { Visit } from './stats.js';
 
@@ -41,7 +42,7 @@ async function visited(incoming: IncomingMessage, service: Service, gone: AbortS
   try {
     const route = routeOf(incoming, service);
     const style = route.target === null ? 'plain' : 'service';
-    const request = parseRequest(await readBody(incoming), style, route.called);
+    const request = route.called.read(parseJson(await readBody(incoming)), style, service);
     const target = route.target ?? plainTarget(request.model, route.called, service);
     prompts = request.prompts;
     return { prompts, ...(await answer(request, route.called, target, service, gone)) };
@@ -53,8 +54,8 @@ async function visited(incoming: IncomingMessage, service: Service, gone: AbortS
 }
 
 /**
- * Checks in the order of the service: quota, context window, content filter. Faults hit admitted requests
- * only.
+ * Checks in the order of the service: capacity of the flex tier, quota, context window, content filter. Faults
+ * hit admitted requests only.
  */
 async function answer(
   request: CompletionRequest,
@@ -65,9 +66,13 @@ async function answer(
 ): Promise<Omit<Visit, 'prompts'>> {
   const { prompts, stream } = request;
   const { seed, latency, hint } = service;
-  const workshop = { ...service, tokenizer: loadTokenizer(target.model.encoding) };
-  const promptTokens = promptTokensOf(request, workshop);
+  const tokenizer = loadTokenizer(target.model.encoding);
+  const workshop = { ...service, tokenizer };
+  const promptTokens = request.promptTokens((text) => tokenizer.count(text));
 
+  const lack = request.tier === 'flex' ? service.shortage.next(prompts) : null;
+  const turnedAway = lack && inPlaceOfAnswer(lack, target, hint);
+  if (turnedAway) return { delivery: turnedAway, fault: lack.fault.name };
   const estimate = estimateOf(request, promptTokens, service.quota.estimate);
   const admission = service.quotaOf(target.deployment).admit(estimate, service.clock());
   const limits = service.quotaHeaders ? limitHeaders(admission.remaining, service.quota) : {};
@@ -89,17 +94,18 @@ async function answer(
   }
 
   const manner = drawn?.fault.kind === 'answer' ? { way: drawn.fault.way, random: drawn.random } : null;
-  const completions = complete(request, promptTokens, target.model, target.filters, workshop, manner);
+  const completions = complete(request, promptTokens, target, workshop, manner);
   // A stream begins with its first token and is paced from there on.
   await wait(latencyOf(latency, stream ? 0 : completions.longest, jitter), gone);
 
   const envelope: Envelope = {
     called,
+    request,
     id: `${called.idPrefix}${randomUUID().replaceAll('-', '')}`,
     created: Math.floor(Date.now() / 1000),
     model: `${service.modelPrefix}${target.model.id}`,
   };
-  const groups = stream ? streamBodies(completions, envelope, target.filters, request.streamUsage) : [];
+  const groups = stream ? streamBodies(completions, envelope, target.filters) : [];
   const events = [
     ...[...groups].map((bodies) => bodies.map((body) => `data: ${JSON.stringify(body)}\n\n`).join('')),
     'data: [DONE]\n\n',
@@ -108,5 +114,5 @@ async function answer(
   const reply = { status: 200, headers: limits, body };
   const pause = () => latencyOf({ ...latency, baseMs: 0 }, 1, jitter);
   const usual = stream ? ({ kind: 'stream', headers: limits, events, pause } as const) : whole(reply);
-  return { delivery: (drawn && disturbed(reply, drawn)) ?? usual, fault, completions };
+  return { delivery: (drawn && disturbed(reply, drawn)) ?? usual, fault, completions, tier: request.tier };
 }

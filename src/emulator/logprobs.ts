@@ -78,12 +78,14 @@ export function logprobsOf(
   };
 }
 
-export function sliceOf(logprobs: Logprobs, from: number, to: number): Logprobs {
+/** Those of one token; `null` behind the last one. */
+export function logprobsAt(logprobs: Logprobs | null, step: number): Logprobs | null {
+  if (logprobs === null || step >= logprobs.tokens.length) return null;
   return {
-    tokens: logprobs.tokens.slice(from, to),
-    token_logprobs: logprobs.token_logprobs.slice(from, to),
-    top_logprobs: logprobs.top_logprobs.slice(from, to),
-    text_offset: logprobs.text_offset.slice(from, to),
+    tokens: logprobs.tokens.slice(step, step + 1),
+    token_logprobs: logprobs.token_logprobs.slice(step, step + 1),
+    top_logprobs: logprobs.top_logprobs.slice(step, step + 1),
+    text_offset: logprobs.text_offset.slice(step, step + 1),
   };
 }
 

@@ -1,58 +1,36 @@
-import * as z from 'zod';
-import type { Json, Parameters } from '../core/model.js';
-import { completions, type Operation } from '../service/operation.js';
-import { requestParametersSchema } from '../service/parameters.js';
-import type { Style } from './refusal.js';
+import type { Json } from '../core/model.js';
+import type { ModelType } from '../service/operation.js';
+import type { Candidate, Completions } from './completion.js';
+import type { OperationName, Style } from './refusal.js';
+import type { CompletionRequest } from './request.js';
 
 export type Body = { readonly [field: string]: Json };
 
-interface RequestFields extends Parameters {
-  readonly prompts: readonly string[];
-  readonly model?: string;
-  readonly stream?: boolean | null;
-  /** Plain servers only. */
-  readonly stream_options?: { readonly include_usage?: boolean } | null;
+/** How the models of conversations answer. */
+export interface Habits {
+  /**
+   * Tokens that each answer spends on reasoning. Above 0, the parameters that reasoning models do not know are
+   * refused. @default 0
+   */
+  readonly reasoningTokens: number;
+  /** Share of the answers, 0 to 1, that are refusals. @default 0 */
+  readonly refusalRate: number;
 }
 
+/** How a request is read and an answer written. All else is common to operations. */
 export interface EmulatedOperation {
-  readonly operation: Operation;
-  /** Every field, with type and range; unknown fields are refused. */
-  readonly requests: Readonly<Record<Style, z.ZodType<RequestFields>>>;
-  readonly object: string;
+  readonly name: OperationName;
+  readonly models: ModelType;
+  /** Path after the deployment or after `/v1`. */
+  readonly path: string;
   readonly idPrefix: string;
-  /** The text of a choice, whole or one piece of a stream; `null` when the filter left nothing. */
-  content(text: string | null): Body;
+  /** Names of an answer's form, whole and as a part of a stream. */
+  readonly object: { readonly whole: string; readonly part: string };
+  /** Checks every field, with type and range; unknown fields are refused. @throws Refusal */
+  read(body: unknown, style: Style, habits: Habits): CompletionRequest;
+  /** The text of a choice, with its log probabilities. */
+  choice(candidate: Candidate, request: CompletionRequest): Body;
+  /** A token of a choice; behind the last one, the end of its stream. */
+  part(candidate: Candidate, step: number, request: CompletionRequest): Body;
+  usage(completions: Completions): Body;
 }
-
-const common = requestParametersSchema.extend({
-  model: z.string().exactOptional(),
-  stream: z.boolean().nullable().exactOptional(),
-});
-
-/** Fields that plain servers accept and the API versions of the service do not yet have. */
-const PLAIN = {
-  seed: z.int().nullable().exactOptional(),
-  stream_options: z.strictObject({ include_usage: z.boolean().exactOptional() }).nullable().exactOptional(),
-};
-
-const prompted = common.extend({
-  prompt: z.union([z.string(), z.array(z.string()).min(1).max(2048)]),
-});
-
-const withPrompts = <Fields extends { readonly prompt: string | readonly string[] }>({
-  prompt,
-  ...fields
-}: Fields) => ({ ...fields, prompts: [prompt].flat() });
-
-export const EMULATED: readonly EmulatedOperation[] = [
-  {
-    operation: completions,
-    requests: {
-      service: prompted.transform(withPrompts),
-      plain: prompted.extend(PLAIN).transform(withPrompts),
-    },
-    object: 'text_completion',
-    idPrefix: 'cmpl-',
-    content: (text) => (text === null ? {} : { text }),
-  },
-];

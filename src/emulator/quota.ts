@@ -119,14 +119,18 @@ function enter(counter: { window: number; used: number }, window: number): void 
   counter.used = 0;
 }
 
+/** Tokens that a conversation without a limit counts as: what a completion without one has. */
+const UNTOLD = 16;
+
 /** Every prompt of an array counts. */
 export function estimateOf(
-  { maxTokens, bestOf }: { readonly maxTokens: number; readonly bestOf: number },
+  { maxTokens, bestOf }: { readonly maxTokens: number | null; readonly bestOf: number },
   promptTokens: readonly number[],
   estimate: QuotaEstimate,
 ): number {
+  const most = maxTokens ?? UNTOLD;
   return promptTokens.reduce(
-    (total, tokens) => total + (estimate === 'full' ? tokens + maxTokens * bestOf : maxTokens),
+    (total, tokens) => total + (estimate === 'full' ? tokens + most * bestOf : most),
     0,
   );
 }

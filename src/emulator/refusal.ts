@@ -11,7 +11,27 @@ import type { QuotaSettings, Remaining } from './quota.js';
  */
 export type Style = 'service' | 'plain';
 
+export type OperationName = 'completions' | 'chat';
+
+/** What messages call an operation. */
+const WORDS: Readonly<Record<OperationName, Readonly<Record<'limited' | 'refused' | 'misplaced', string>>>> =
+  {
+    completions: {
+      limited: 'Completions_Create',
+      refused: 'completion',
+      misplaced:
+        'This is a chat model and not supported in the v1/completions endpoint. Did you mean to use v1/chat/completions?',
+    },
+    chat: {
+      limited: 'ChatCompletions_Create',
+      refused: 'chatCompletion',
+      misplaced:
+        'This is not a chat model and thus not supported in the v1/chat/completions endpoint. Did you mean to use v1/completions?',
+    },
+  };
+
 export interface CalledModel {
+  readonly operation: OperationName;
   readonly style: Style;
   readonly model: { readonly id: string };
   /** What a 429 names: the API version, or the model where there is no version. */
@@ -48,6 +68,43 @@ export function invalidRequest(message: string, param: string | null = null): Re
   return modelRefusal(400, null, message, param);
 }
 
+/** @param instead the parameter that has taken its place */
+export function unsupportedParameter(name: string, instead?: string): Refusal {
+  const use = instead === undefined ? '' : ` Use '${instead}' instead.`;
+  const message = `Unsupported parameter: '${name}' is not supported with this model.${use}`;
+  return modelRefusal(400, 'unsupported_parameter', message, name);
+}
+
+/** @param most tokens of the completion, as the request limits it */
+export function contextExceeded(
+  operation: OperationName,
+  window: number,
+  prompt: number,
+  most: number,
+): Refusal {
+  const maximum = `This model's maximum context length is ${window} tokens`;
+  const requested = `you requested ${prompt + most} tokens`;
+  return operation === 'chat'
+    ? modelRefusal(
+        400,
+        'context_length_exceeded',
+        `${maximum}. However, ${requested} (${prompt} in the messages, ${most} in the completion). Please reduce ` +
+          'the length of the messages or completion.',
+        'messages',
+      )
+    : invalidRequest(
+        `${maximum}, however ${requested} (${prompt} in your prompt; ${most} for the completion). Please reduce ` +
+          'your prompt; or completion length.',
+      );
+}
+
+/** No room for a call of the flex tier: neither billed nor counted on the quota. */
+export function noCapacity(): Reply {
+  const message = 'Resource unavailable: there is no capacity for the flex tier at the moment.';
+  const code = 'resource_unavailable';
+  return { status: 429, body: { error: { message, type: code, param: null, code } } };
+}
+
 export function keyRefused(): Refusal {
   return gateway(
     401,
@@ -73,14 +130,8 @@ export const plainModelMissing = (): Refusal => invalidRequest('you must provide
 export const plainModelNotFound = (model: string): Refusal =>
   modelRefusal(404, 'model_not_found', `The model '${model}' does not exist`);
 
-export function plainModelOfConversation(): Refusal {
-  return modelRefusal(
-    404,
-    null,
-    'This is a chat model and not supported in the v1/completions endpoint. Did you mean to use v1/chat/completions?',
-    'model',
-  );
-}
+export const plainOperationNotSupported = (operation: OperationName): Refusal =>
+  modelRefusal(404, null, WORDS[operation].misplaced, 'model');
 
 export const resourceNotFound = (): Refusal => gateway(404, '404', 'Resource not found');
 
@@ -95,11 +146,11 @@ export function deploymentNotFound(): Refusal {
   );
 }
 
-export function operationNotSupported(model: string): Refusal {
+export function operationNotSupported(model: string, operation: OperationName): Refusal {
   return gateway(
     400,
     'OperationNotSupported',
-    `The completion operation does not work with the specified model, ${model}. Please choose different model and try again.`,
+    `The ${WORDS[operation].refused} operation does not work with the specified model, ${model}. Please choose different model and try again.`,
   );
 }
 
@@ -109,9 +160,9 @@ export const bodyTooLarge = (limit: number): Refusal =>
 export const mediaTypeNotSupported = (contentType: string): Refusal =>
   gateway(415, '415', `The content type ${contentType} is not supported; use application/json.`);
 
-export function bodyNotJson(): Refusal {
+export function bodyNotJson(operation: OperationName): Refusal {
   return invalidRequest(
-    'We could not parse the JSON body of your request: the completions operation expects a JSON object.',
+    `We could not parse the JSON body of your request: the ${operation} operation expects a JSON object.`,
   );
 }
 
@@ -137,7 +188,7 @@ export function promptBlocked(report: FilterReport | null): Refusal {
 export const HINTS = ['seconds', 'ms', 'date', 'words', 'none'] as const;
 export type Hint = (typeof HINTS)[number];
 
-interface Shortage extends Pick<CalledModel, 'style' | 'subject'> {
+interface Shortage extends Omit<CalledModel, 'model'> {
   readonly limit: 'requests' | 'tokens';
   /** Milliseconds until there is quota again. */
   readonly retryAfterMs: number;
@@ -176,10 +227,10 @@ export function limitHeaders(
   };
 }
 
-function gatewayBody({ limit, subject }: Shortage, seconds: number | null) {
+function gatewayBody({ limit, subject, operation }: Shortage, seconds: number | null) {
   const when = seconds === null ? '' : ` Please retry after ${seconds} seconds.`;
   const message =
-    `Requests to the Completions_Create Operation under API version ${subject} have exceeded ` +
+    `Requests to the ${WORDS[operation].limited} Operation under API version ${subject} have exceeded ` +
     `${limit === 'requests' ? 'call' : 'token'} rate limit of your current pricing tier.${when} ` +
     'Please ask for an increase of the default rate limit if you need more.';
   return { error: { code: '429', message } };
@@ -235,7 +286,7 @@ export function garbage(): Reply {
 
 function repliesOf(
   status: number,
-  { style, subject, model }: CalledModel,
+  { model, ...called }: CalledModel,
   hint: Hint,
 ): readonly [Reply, ...Reply[]] {
   const said = (code: string, message: string) => gateway(status, code, message).reply;
@@ -270,9 +321,11 @@ function repliesOf(
       return [plain({ error: 'Request failed during generation', error_type: 'generation' })];
     case 429: {
       const limited = (limit: 'requests' | 'tokens') =>
-        rateLimited({ style, limit, retryAfterMs: SHORT_WAIT, subject }, hint);
+        rateLimited({ ...called, limit, retryAfterMs: SHORT_WAIT }, hint);
       return [limited('requests'), limited('tokens'), rateLimitedInShort(SHORT_WAIT, hint)];
     }
+    case 498:
+      return [said('capacity_exceeded', 'Flex tier capacity exceeded. Please try again later.')];
     case 500: {
       const message = 'The server had an error while processing your request. Sorry about that!';
       return [

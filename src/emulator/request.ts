@@ -1,17 +1,48 @@
 import type { IncomingMessage } from 'node:http';
-import type * as z from 'zod';
-import { parseJson } from '../core/json.js';
-import type { EmulatedOperation } from './operation.js';
+import * as z from 'zod';
+import type { Json } from '../core/model.js';
 import {
   bodyNotJson,
   bodyTooLarge,
   invalidRequest,
   mediaTypeNotSupported,
+  type OperationName,
   type Refusal,
-  type Style,
 } from './refusal.js';
 
-export type CompletionRequest = ReturnType<typeof parseRequest>;
+/** A request, checked and read; the same for every operation. */
+export interface CompletionRequest {
+  /** The service's own API has it in the address and ignores this. */
+  readonly model: string | null;
+  /** Of a conversation, its messages as one text. */
+  readonly prompts: readonly string[];
+  /** What a conversation asks last; `null` where the answer continues the prompt. */
+  readonly question: string | null;
+  /** Tokens of each prompt, as billed. */
+  promptTokens(count: (text: string) => number): number[];
+  /** The tokens of the prompt, whose beginning may be cached; `null` where nothing is. */
+  readonly prefix: ((encode: (text: string) => readonly number[]) => number[]) | null;
+  /** `null` for all that the context window has room for. */
+  readonly maxTokens: number | null;
+  readonly temperature: number;
+  readonly n: number;
+  /** Candidates generated, and billed, for each prompt; at least `n`. */
+  readonly bestOf: number;
+  readonly stop: readonly string[];
+  readonly echo: boolean;
+  /** How many of the most likely tokens are listed per token; `null` for no log probabilities. */
+  readonly logprobs: number | null;
+  /** What the answer must be: JSON of a schema, any JSON object, or (`null`) what the prompt says. */
+  readonly json: { readonly [keyword: string]: Json } | 'any' | null;
+  /** The tier that serves it; `null` where there are none. */
+  readonly tier: string | null;
+  readonly reasoningTokens: number;
+  readonly refusalRate: number;
+  readonly stream: boolean;
+  readonly streamUsage: boolean;
+  /** The other parameters that shape the answer; the answer is a function of these too. */
+  readonly fingerprint: string;
+}
 
 /** Bytes; bounds memory whatever is sent. */
 const LARGEST_BODY = 16 * 1024 * 1024;
@@ -32,15 +63,38 @@ export async function readBody(request: IncomingMessage): Promise<string> {
   return Buffer.concat(parts).toString('utf8');
 }
 
-/** @throws Refusal */
-export function parseRequest(text: string, style: Style, { requests }: EmulatedOperation) {
-  const read = requests[style].safeParse(parseJson(text), { reportInput: true });
-  if (!read.success) throw refusalOf(read.error.issues);
-  // Fields that only say how the answer is sent, or who asks, do not change the answer.
-  const { prompts, model, user: _, stream, stream_options, echo, logprobs, ...shaping } = read.data;
-  const n = shaping.n ?? 1;
-  const bestOf = shaping.best_of ?? n;
-  checkChoices(n, bestOf, stream === true);
+/** Fields that say which model answers, and how its answer is sent. */
+export const SENT = {
+  model: z.string().exactOptional(),
+  stream: z.boolean().nullable().exactOptional(),
+};
+
+export const STREAM_OPTIONS = {
+  stream_options: z.strictObject({ include_usage: z.boolean().exactOptional() }).nullable().exactOptional(),
+};
+
+interface CommonFields {
+  readonly model?: string;
+  readonly stream?: boolean | null;
+  readonly stream_options?: { readonly include_usage?: boolean } | null;
+  readonly user?: string;
+  readonly temperature?: number | null;
+  readonly n?: number | null;
+  readonly stop?: string | readonly string[] | null;
+}
+
+/** @throws Refusal that names the first field that is wrong */
+export function checked<Fields>(schema: z.ZodType<Fields>, body: unknown, operation: OperationName): Fields {
+  const read = schema.safeParse(body, { reportInput: true });
+  if (read.success) return read.data;
+  throw refusalOf(read.error.issues, operation);
+}
+
+/**
+ * What every operation reads in the same way. The fields that only say how the answer is sent, or who asks, do
+ * not change the answer; all others do. @throws Refusal
+ */
+export function commonOf({ model, user: _, stream, stream_options, ...shaping }: CommonFields) {
   if (stream_options && !stream) {
     throw invalidRequest(
       "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
@@ -48,50 +102,24 @@ export function parseRequest(text: string, style: Style, { requests }: EmulatedO
     );
   }
   return {
-    /** The service's own API has it in the address and ignores this. */
     model: model ?? null,
-    prompts,
-    /** The text that follows the completion. */
-    suffix: shaping.suffix ?? '',
-    maxTokens: shaping.max_tokens ?? 16,
     temperature: shaping.temperature ?? 1,
-    n,
-    /** Candidates generated, and billed, for each prompt; at least `n`. */
-    bestOf,
+    n: shaping.n ?? 1,
     stop: [shaping.stop ?? []].flat(),
-    echo: echo === true,
-    /** How many of the most likely tokens are listed per token; `null` for no log probabilities. */
-    logprobs: logprobs ?? null,
     stream: stream === true,
     streamUsage: stream_options?.include_usage === true,
-    /** The other parameters that shape the answer; the answer is a function of these too. */
     fingerprint: JSON.stringify(Object.entries(shaping).sort(([a], [b]) => (a < b ? -1 : 1))),
   };
 }
 
-function checkChoices(n: number, bestOf: number, stream: boolean): void {
-  if (bestOf < n) {
-    throw invalidRequest(
-      'You requested that the server return more choices than it will generate (HINT: you must set ' +
-        `'n' (currently ${n}) to be at most 'best_of' (currently ${bestOf}), or omit either parameter if you ` +
-        "don't specifically want to use them.)",
-      'best_of',
-    );
-  }
-  // The best candidates are known only when all are finished.
-  if (stream && bestOf > n) {
-    throw invalidRequest(
-      `You requested that the server return the best of ${bestOf} results, but also stream them: results ` +
-        "with 'best_of' greater than 'n' cannot be streamed.",
-      'best_of',
-    );
-  }
-}
-
-function refusalOf([issue]: readonly z.core.$ZodIssue[], within: readonly PropertyKey[] = []): Refusal {
-  if (issue === undefined) return bodyNotJson();
+function refusalOf(
+  [issue]: readonly z.core.$ZodIssue[],
+  operation: OperationName,
+  within: readonly PropertyKey[] = [],
+): Refusal {
+  if (issue === undefined) return bodyNotJson(operation);
   const path = [...within, ...issue.path];
-  if (path.length === 0 && issue.code === 'invalid_type') return bodyNotJson();
+  if (path.length === 0 && issue.code === 'invalid_type') return bodyNotJson(operation);
   const field = path.join('.');
   const shown =
     typeof issue.input === 'string'
@@ -108,9 +136,13 @@ function refusalOf([issue]: readonly z.core.$ZodIssue[], within: readonly Proper
       return Array.isArray(issue.input)
         ? invalidRequest(`${shown} is too short - '${field}'`)
         : invalidRequest(`${shown} is less than the minimum of ${issue.minimum} - '${field}'`);
-    case 'invalid_union':
+    case 'invalid_union': {
       // A text or a list: for a list, report what is wrong inside it.
-      return refusalOf(issue.errors[Array.isArray(issue.input) ? 1 : 0] ?? [], path);
+      const inside = issue.errors[Array.isArray(issue.input) ? 1 : 0];
+      return inside
+        ? refusalOf(inside, operation, path)
+        : invalidRequest(`${shown ?? 'null'} is not valid - '${field}'`);
+    }
     case 'invalid_key':
       return invalidRequest(`'${String(path.at(-1))}' is not a token id - '${path.slice(0, -1).join('.')}'`);
     case 'invalid_type': {

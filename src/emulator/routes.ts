@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import type { Json } from '../core/model.js';
 import { API_VERSIONS, type Model, modelOf } from '../service/catalogue.js';
 import { modelsBody } from './body.js';
-import { EMULATED, type EmulatedOperation } from './operation.js';
+import type { EmulatedOperation } from './operation.js';
 import type { Service } from './options.js';
 import {
   apiVersionNotSupported,
@@ -13,7 +13,7 @@ import {
   plainKeyRefused,
   plainModelMissing,
   plainModelNotFound,
-  plainModelOfConversation,
+  plainOperationNotSupported,
   type CalledModel,
   resourceNotFound,
   tokenRefused,
@@ -38,19 +38,19 @@ export function pageOf({ method, url, headers }: IncomingMessage, service: Servi
   const path = pathOf(url);
   if (path === '/stats') return { ...service.received.stats };
   const isListed = path === MODELS && isKnown(bearerOf(headers), service);
-  return isListed ? modelsBody(service.deployments.keys()) : null;
+  return isListed ? modelsBody(service.operations, service.deployments.keys()) : null;
 }
 
 /** Checks in the order of the service: path, key, API version, deployment, operation. @throws Refusal */
 export function routeOf({ method, url, headers }: IncomingMessage, service: Service): Route {
   const path = pathOf(url);
-  const plain = EMULATED.find(({ operation }) => `${method} ${path}` === `POST /v1/${operation.path}`);
+  const plain = service.operations.find((one) => `${method} ${path}` === `POST /v1/${one.path}`);
   if (plain || `${method} ${path}` === `GET ${MODELS}`) {
     if (!plain || !isKnown(bearerOf(headers), service)) throw plainKeyRefused();
     return { called: plain, target: null };
   }
   const [, segment, deployments, deployment, ...rest] = path.split('/').map(decoded);
-  const called = EMULATED.find(({ operation }) => rest.join('/') === operation.path);
+  const called = service.operations.find((one) => rest.join('/') === one.path);
   const isFound = method === 'POST' && segment === service.segment && deployments === 'deployments';
   if (!isFound || !called || deployment === undefined) throw resourceNotFound();
   checkKey(headers, service);
@@ -63,34 +63,47 @@ const MODELS = '/v1/models';
 const pathOf = (url = ''): string => url.split('?', 1)[0] ?? '';
 
 /** @throws Refusal */
-export function plainTarget(name: string | null, { operation }: EmulatedOperation, service: Service): Target {
+export function plainTarget(name: string | null, called: EmulatedOperation, service: Service): Target {
   if (name === null) throw plainModelMissing();
-  const model = modelBehind(name, service);
+  const model = modelBehind(name, called, service);
   if (!model) throw plainModelNotFound(name);
-  if (model.type !== operation.models) throw plainModelOfConversation();
-  return { style: 'plain', deployment: name, model, filters: false, subject: name };
+  if (model.type !== called.models) throw plainOperationNotSupported(called.name);
+  return { style: 'plain', deployment: name, model, filters: false, subject: name, operation: called.name };
 }
 
 function serviceTarget(
   deployment: string,
-  { operation }: EmulatedOperation,
+  called: EmulatedOperation,
   query: URLSearchParams,
   service: Service,
 ): Target {
   const requested = query.get('api-version');
   if (!requested) throw resourceNotFound();
-  const version = API_VERSIONS.get(requested);
+  // Conversations came with later versions than the documented ones.
+  const isLater = called.models === 'conversation' && /^\d{4}-\d\d-\d\d(-preview)?$/.test(requested);
+  const version = API_VERSIONS.get(requested) ?? (isLater ? { filters: true } : null);
   if (!version) throw apiVersionNotSupported();
 
-  const model = modelBehind(deployment, service);
+  const model = modelBehind(deployment, called, service);
   if (!model) throw deploymentNotFound();
-  if (model.type !== operation.models) throw operationNotSupported(model.id);
-  return { style: 'service', deployment, model, filters: version.filters, subject: requested };
+  if (model.type !== called.models) throw operationNotSupported(model.id, called.name);
+  return {
+    style: 'service',
+    deployment,
+    model,
+    filters: version.filters,
+    subject: requested,
+    operation: called.name,
+  };
 }
 
-function modelBehind(deployment: string, service: Service): Model | null {
-  return modelOf(service.deployments.get(deployment) ?? deployment);
+/** Most conversation models have names of their own: any name is one. */
+function modelBehind(deployment: string, { models }: EmulatedOperation, service: Service): Model | null {
+  const id = service.deployments.get(deployment) ?? deployment;
+  return modelOf(id) ?? (models === 'conversation' ? { ...OTHER_MODEL, id } : null);
 }
+
+const OTHER_MODEL = { type: 'conversation', contextWindow: 128_000, encoding: 'cl100k_base' } as const;
 
 /** Decodes a path segment; a badly encoded one stays unchanged and matches nothing. */
 function decoded(segment: string): string {

@@ -10,15 +10,15 @@ export interface Visit {
   readonly limited?: 'requests' | 'tokens';
   readonly isBlocked?: boolean;
   readonly completions?: Completions;
+  /** That answers; `null` for operations without tiers. */
+  readonly tier?: string | null;
 }
 
-type Usage = {
-  readonly prompt_tokens: number;
-  readonly completion_tokens: number;
-  readonly total_tokens: number;
-};
+type Usage = { prompt_tokens: number; completion_tokens: number; total_tokens: number };
 
-/** What an emulator received and answered. All counts are of completion requests. */
+type TierUsage = Usage & { answered: number; cached_tokens: number; reasoning_tokens: number };
+
+/** What an emulator received and answered. All counts are of requests to its operations. */
 export interface Stats {
   readonly requests: number;
   /** Status → responses that began with it. */
@@ -31,9 +31,11 @@ export interface Stats {
   readonly prompts: number;
   readonly distinct_prompts: number;
   /** Tokens of answers that were sent completely. */
-  readonly usage: Usage;
+  readonly usage: Readonly<Usage>;
   /** Tokens of answers that were generated but not sent completely: billed for nothing. */
-  readonly lost_usage: Usage;
+  readonly lost_usage: Readonly<Usage>;
+  /** Tier → the part of `answered` and `usage` that are its conversations. */
+  readonly by_tier: Readonly<Record<string, Readonly<TierUsage>>>;
   /** Requests refused by the quota, by the limit that refused them. */
   readonly rate_limited: { readonly requests: number; readonly tokens: number };
   /** Requests refused because of a prompt, and filtered choices in answers that were sent completely. */
@@ -49,12 +51,13 @@ export class RequestStats {
   readonly #distinct = new Set<number>();
   readonly #byStatus: Record<string, number> = {};
   readonly #byFault: Record<string, number> = {};
+  readonly #byTier: Record<string, TierUsage> = {};
   readonly #counted = {
     requests: 0,
     answered: 0,
     prompts: 0,
-    usage: { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 },
-    lost_usage: { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 },
+    usage: noUsage(),
+    lost_usage: noUsage(),
     rate_limited: { requests: 0, tokens: 0 },
     filtered: { prompts: 0, completions: 0 },
     abandoned: 0,
@@ -71,7 +74,7 @@ export class RequestStats {
     };
   }
 
-  add({ delivery, prompts, fault, limited, isBlocked = false, completions }: Visit): void {
+  add({ delivery, prompts, fault, limited, isBlocked = false, completions, tier = null }: Visit): void {
     const counted = this.#counted;
     const status = statusOf(delivery);
     if (status !== null) count(this.#byStatus, String(status));
@@ -87,11 +90,18 @@ export class RequestStats {
       counted.answered += 1;
       const cut = completions.choices.filter(({ finishReason }) => finishReason === 'content_filter');
       counted.filtered.completions += cut.length;
+      if (tier !== null) this.#addTo(tier, completions);
     }
-    const usage = isWhole ? counted.usage : counted.lost_usage;
-    usage.prompt_tokens += completions.promptTokens;
-    usage.completion_tokens += completions.completionTokens;
-    usage.total_tokens += completions.promptTokens + completions.completionTokens;
+    addUsage(isWhole ? counted.usage : counted.lost_usage, completions);
+  }
+
+  #addTo(tier: string, completions: Completions): void {
+    this.#byTier[tier] ??= { answered: 0, ...noUsage(), cached_tokens: 0, reasoning_tokens: 0 };
+    const usage = this.#byTier[tier];
+    addUsage(usage, completions);
+    usage.answered += 1;
+    usage.cached_tokens += completions.cachedTokens;
+    usage.reasoning_tokens += completions.reasoningTokens;
   }
 
   get stats(): Stats {
@@ -99,9 +109,18 @@ export class RequestStats {
       ...this.#counted,
       by_status: this.#byStatus,
       by_fault: this.#byFault,
+      by_tier: this.#byTier,
       distinct_prompts: this.#distinct.size,
     });
   }
+}
+
+const noUsage = (): Usage => ({ prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 });
+
+function addUsage(usage: ReturnType<typeof noUsage>, { promptTokens, completionTokens }: Completions): void {
+  usage.prompt_tokens += promptTokens;
+  usage.completion_tokens += completionTokens;
+  usage.total_tokens += promptTokens + completionTokens;
 }
 
 /** `null` when no response began. */

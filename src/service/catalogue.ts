@@ -12,7 +12,7 @@ export interface Model {
   readonly encoding: 'cl100k_base' | 'p50k_base';
 }
 
-const MODELS: readonly [Model, ...Model[]] = [
+export const MODELS: readonly [Model, ...Model[]] = [
   // The service's own error messages say 4,097 for both.
   { id: 'lm-35-turbo-instruct', type: 'completions', contextWindow: 4097, encoding: 'cl100k_base' },
   { id: 'text-davinci-003', type: 'completions', contextWindow: 4097, encoding: 'p50k_base' },

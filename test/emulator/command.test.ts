@@ -59,6 +59,10 @@ describe('the emulate command', () => {
     [['--hint', 'soon'], "argument 'soon' is invalid. Allowed choices are seconds, ms, date, words, none"],
     [['--filter-prompts', 'none'], 'Allowed choices are low, medium, high, off'],
     [['--refuse-key', '3'], 'Allowed choices are 1, 2'],
+    [['--operation', 'embeddings'], 'Allowed choices are completions, chat, both'],
+    [['--flex-capacity', '70'], '--flex-capacity "70" is not a number from 0 to 1'],
+    [['--refuse', '-1'], '--refuse "-1" is not a number from 0 to 1'],
+    [['--reasoning', 'deep'], '--reasoning "deep" is not a whole number from 0'],
   ])('refuses %j', async (args, message) => {
     const command = emulateCommand()
       .exitOverride()

@@ -1,5 +1,7 @@
 import OpenAI, { AzureOpenAI } from 'openai';
+import { zodResponseFormat } from 'openai/helpers/zod';
 import { afterEach, describe, expect, it } from 'vitest';
+import * as z from 'zod';
 import type { ScriptRule } from '../../src/emulator/fault-plan.js';
 import type { EmulatorOptions } from '../../src/emulator/options.js';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
@@ -7,6 +9,13 @@ import { named, SENTIMENT } from './call.js';
 
 const MODEL = 'lm-35-turbo-instruct';
 const OPEN = { model: MODEL, prompt: 'Tell me about bridges.', max_tokens: 12 };
+
+const CHAT = {
+  model: 'lm-4',
+  messages: [{ role: 'user' as const, content: SENTIMENT }],
+  temperature: 0,
+};
+const OPEN_CHAT = { ...CHAT, messages: [{ role: 'user' as const, content: OPEN.prompt }] };
 
 interface ClientOptions {
   readonly apiKey?: string;
@@ -90,6 +99,74 @@ describe.each(CLIENTS)('%s of the OpenAI SDK', (_, clientOf) => {
       [1, 'length'],
     ]);
     expect(chunks).toBeGreaterThan(12);
+  });
+
+  it('gets a chat completion', async () => {
+    const client = clientOf(await started());
+    const completion = await client.chat.completions.create({ ...CHAT, logprobs: true, top_logprobs: 3 });
+    expect(completion).toMatchObject({
+      id: expect.stringMatching(/^chatcmpl-/),
+      object: 'chat.completion',
+      model: 'lm-4',
+      service_tier: 'default',
+      choices: [{ index: 0, finish_reason: 'stop', message: { content: 'positive', refusal: null } }],
+      usage: { completion_tokens: 1, completion_tokens_details: { reasoning_tokens: 0 } },
+    });
+    expect(completion.choices[0]?.logprobs?.content?.[0]).toMatchObject({ token: 'positive' });
+  });
+
+  it('reads a stream of a chat', async () => {
+    const client = clientOf(await started());
+    const { choices } = await client.chat.completions.create(OPEN_CHAT);
+    const chat = client.chat.completions.stream(OPEN_CHAT);
+    expect(await chat.finalContent()).toBe(choices[0]?.message.content);
+    expect(await chat.finalMessage()).toMatchObject({ role: 'assistant' });
+  });
+
+  it('parses a chat of a JSON schema, or raises when it is cut', async () => {
+    const client = clientOf(await started());
+    const wanted = z.object({ sentiment: z.enum(['positive', 'negative']), words: z.array(z.string()) });
+    const response_format = zodResponseFormat(wanted, 'reading');
+    const { choices } = await client.chat.completions.parse({ ...CHAT, response_format });
+    expect(choices[0]?.message.parsed).toMatchObject({ sentiment: 'positive' });
+    const cut = client.chat.completions.parse({ ...CHAT, response_format, max_completion_tokens: 2 });
+    await expect(cut).rejects.toThrow('length limit');
+  });
+
+  it('sees the refusal of a chat', async () => {
+    const client = clientOf(await started({ refusalRate: 1 }));
+    const { choices } = await client.chat.completions.create(CHAT);
+    expect(choices[0]?.message).toMatchObject({ content: null, refusal: expect.any(String) });
+  });
+
+  it.each([
+    [
+      'max_tokens where the model reasons',
+      OPEN.prompt,
+      { param: 'max_tokens', code: 'unsupported_parameter' },
+    ],
+    ['a blocked prompt', 'I will kill you.', { code: 'content_filter' }],
+  ])('raises BadRequestError for a chat with %s', async (_, content, members) => {
+    const reasons = members.code === 'unsupported_parameter' ? { reasoningTokens: 10 } : {};
+    const client = clientOf(await started(reasons));
+    const ask = { model: 'lm-4', messages: [{ role: 'user' as const, content }], max_tokens: 5 };
+    const error = await refusal(client.chat.completions.create(ask));
+    expect(error).toBeInstanceOf(OpenAI.BadRequestError);
+    expect(error).toMatchObject(members);
+  });
+
+  it('retries a chat of the flex tier until there is capacity', async () => {
+    const client = clientOf(await started({ flexCapacity: 0.5, seed: 2 }), { maxRetries: 5 });
+    const ask = (index: number) => ({
+      ...CHAT,
+      messages: [{ role: 'user' as const, content: `Question ${index}` }],
+      service_tier: 'flex' as const,
+    });
+    const answers = await Promise.all(
+      [1, 2, 3, 4].map((index) => client.chat.completions.create(ask(index))),
+    );
+    expect(answers.map(({ service_tier }) => service_tier)).toEqual(Array(4).fill('flex'));
+    expect(emulator?.stats().by_fault['no-capacity']).toBeGreaterThan(0);
   });
 
   it('raises AuthenticationError for a wrong key', async () => {
@@ -189,7 +266,8 @@ describe('the plain client', () => {
 
   it('lists the models', async () => {
     const { data } = await plain(await started({ deployments: { reviews: MODEL } })).models.list();
-    expect(data.map(({ id }) => id)).toEqual([MODEL, 'text-davinci-003', 'reviews']);
+    const conversations = ['lm-35-turbo', 'lm-35-turbo-16k', 'lm-4', 'lm-4-32k'];
+    expect(data.map(({ id }) => id)).toEqual([MODEL, 'text-davinci-003', ...conversations, 'reviews']);
   });
 
   it('gets the usage of a stream when it asks for it', async () => {

@@ -26,6 +26,7 @@ describe('/stats', () => {
       requests: 5,
       by_status: { 200: 2, 400: 2, 401: 1 },
       by_fault: {},
+      by_tier: {},
       answered: 2,
       prompts: 4,
       distinct_prompts: 3,

@@ -6,7 +6,7 @@ import { type ReadPrompt, summaryOf, wordsOf } from './read-prompt.js';
  * A model's text for a prompt. Depends on its arguments only; `random` decides what the prompt leaves open.
  */
 export function answer(reading: ReadPrompt, random: () => number, temperature: number): string {
-  return leadFor(reading.prompt) + contentOf(reading, random, temperature);
+  return leadFor(reading) + contentOf(reading, random, temperature);
 }
 
 /**
@@ -14,18 +14,18 @@ export function answer(reading: ReadPrompt, random: () => number, temperature: n
  * at temperature 0 for the same `random`. `null` for all other prompts.
  */
 export function possibleAnswers(reading: ReadPrompt, random: () => number): readonly Possibility[] | null {
-  const { prompt, spec, subject } = reading;
+  const { spec, subject } = reading;
   if (spec.kind !== 'labels') return null;
-  return spelled(sharesOf(subject, termsOf(spec.labels, reading), random), leadFor(prompt));
+  return spelled(sharesOf(subject, termsOf(spec.labels, reading), random), leadFor(reading));
 }
 
 function contentOf(reading: ReadPrompt, random: () => number, temperature: number): string {
-  const { prompt, spec, instruction, subject } = reading;
+  const { prompt, isContinued, spec, instruction, subject } = reading;
   switch (spec.kind) {
     case 'json': {
       const json = jsonAnswer(reading, spec.schema, random, temperature);
       // A prompt may begin the object itself.
-      return prompt.trimEnd().endsWith('{') ? json.slice(1) : json;
+      return isContinued && prompt.trimEnd().endsWith('{') ? json.slice(1) : json;
     }
     case 'labels':
       return choose(subject, termsOf(spec.labels, reading), random, temperature);
@@ -41,8 +41,8 @@ function contentOf(reading: ReadPrompt, random: () => number, temperature: numbe
 }
 
 /** Completions begin with a space after a cue, and with an empty line after a finished sentence. */
-function leadFor(prompt: string): string {
-  if (/\s$|[{["]$/.test(prompt)) return '';
+function leadFor({ prompt, isContinued }: ReadPrompt): string {
+  if (!isContinued || /\s$|[{["]$/.test(prompt)) return '';
   return prompt.endsWith(':') ? ' ' : '\n\n';
 }
 

@@ -3,6 +3,8 @@ import type { AnswerSpec } from '../../core/answer-spec.js';
 /** A prompt as a model would read it. */
 export interface ReadPrompt {
   readonly prompt: string;
+  /** The answer continues the text, as a completion does; in a conversation it stands by itself. */
+  readonly isContinued: boolean;
   readonly spec: AnswerSpec;
   readonly instruction: string;
   /** The text to classify, extract from or summarise. */
@@ -31,7 +33,7 @@ const LONGEST_SCALE = 20;
  * @param told what the job reads from its answers; text when the job is unknown, and then the prompt itself
  * decides
  */
-export function readPrompt(prompt: string, told: AnswerSpec): ReadPrompt {
+export function readPrompt(prompt: string, told: AnswerSpec, isContinued = true): ReadPrompt {
   const half = LONGEST_READ / 2;
   const whole = prompt.length <= LONGEST_READ ? prompt : prompt.slice(0, half) + prompt.slice(-half);
   const cue = CUE.exec(whole);
@@ -41,6 +43,7 @@ export function readPrompt(prompt: string, told: AnswerSpec): ReadPrompt {
   const instruction = body.slice(0, before?.index) || body;
   return {
     prompt,
+    isContinued,
     spec: told.kind === 'text' ? recognised(instruction) : asScale(told),
     instruction,
     subject: body
