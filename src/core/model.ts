@@ -172,6 +172,16 @@ export const STATUSES = ['completed', 'filtered', 'failed', 'skipped'] as const 
 /** The outcomes that a worker produces; the others are known before anything is sent. */
 export type CalledOutcome = Completed | Filtered | Failed;
 
+export const ROLES = ['developer', 'system', 'user', 'assistant'] as const;
+
+export interface Message {
+  readonly role: (typeof ROLES)[number];
+  readonly content: string;
+}
+
+/** What is asked: a text, or a conversation where the operation takes one. */
+export type Prompt = string | readonly Message[];
+
 /** The request fields that shape a completion: all of the service's except `prompt` and `stream`. */
 export interface Parameters {
   readonly max_tokens?: number | null;

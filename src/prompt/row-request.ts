@@ -1,17 +1,21 @@
 import { UsageError } from '../core/errors.js';
-import type { Json, Outcome, Parameters, Problem, Row } from '../core/model.js';
+import type { Json, Outcome, Parameters, Problem, Prompt, Row } from '../core/model.js';
 import { unknownNames } from '../core/nearest.js';
-import { checkParameters, parameterFromText } from '../service/parameters.js';
+import type { EndpointSpec } from '../service/endpoint-spec.js';
+import { type Operation, operationOf } from '../service/operation.js';
+import { checkParameters, type ParametersSchema, parameterFromText } from '../service/parameters.js';
+import { textsOf } from './prompt-text.js';
 import { compileTemplate, type Template, type TemplateInput } from './template.js';
 
 export type RowRequest =
-  | { readonly kind: 'send'; readonly prompt: string; readonly parameters: Parameters | null }
+  | { readonly kind: 'send'; readonly prompt: Prompt; readonly parameters: Parameters | null }
   | { readonly kind: 'settled'; readonly outcome: Outcome };
 
 /** Null when the prompt fits the context window along with its answer. */
-type FitsContext = (prompt: string, maxTokens: Parameters['max_tokens']) => Problem | null;
+type FitsContext = (prompt: Prompt, maxTokens: Parameters['max_tokens']) => Problem | null;
 
 export interface RequestPlan {
+  readonly operation: Operation;
   /** Null: the row's `prompt` field is the prompt. */
   readonly template: Template | null;
   readonly require: readonly string[];
@@ -31,6 +35,7 @@ export interface FixedParameters {
 
 interface RequestJob
   extends Pick<RequestPlan, 'require' | 'rowParameters' | 'parameters' | 'fixedParameters'> {
+  readonly endpoint: Pick<EndpointSpec, 'operation'>;
   readonly prompt: string | null;
 }
 
@@ -39,13 +44,14 @@ interface RequestJob
  *   and for a job without `prompt` whose input has no prompts
  */
 export function requestPlan(
-  { prompt, require, rowParameters, parameters, fixedParameters }: RequestJob,
+  { endpoint, prompt, require, rowParameters, parameters, fixedParameters }: RequestJob,
   input: TemplateInput,
   fits: FitsContext = () => null,
 ): RequestPlan {
   checkColumns('input.require', require, input);
   checkColumns('row_parameters', rowParameters, input);
-  const plan = { require, rowParameters, parameters, fixedParameters, fits };
+  const operation = operationOf(endpoint);
+  const plan = { operation, require, rowParameters, parameters, fixedParameters, fits };
   if (prompt !== null) return { ...plan, template: compileTemplate(prompt, input) };
   if (!input.columns.includes('prompt') && !(input.format.hasJson && input.columns.includes('body'))) {
     throw new UsageError(
@@ -85,16 +91,16 @@ export function rowRequest(row: Row, plan: RequestPlan): RowRequest {
     return { kind: 'settled', outcome: { status: 'skipped' } };
   }
   const body = bodyOf(row, plan.template);
-  const prompt = body?.['prompt'] ?? plan.template?.render(row) ?? row.fields.get('prompt');
-  if (isEmpty(prompt)) return failed({ code: 'empty_prompt', message: 'the prompt is empty' });
-  if (typeof prompt !== 'string') {
-    return failed({ code: 'invalid_parameters', message: `prompt must be a text, got ${shown(prompt)}` });
-  }
+  const { asked, parameters: schema, promptOf } = plan.operation;
+  const own = promptOf(body?.[asked] ?? plan.template?.render(row) ?? row.fields.get('prompt') ?? '');
+  if ('problem' in own) return failed({ code: 'invalid_parameters', message: own.problem });
+  const { prompt } = own;
+  if (textsOf(prompt).every(isEmpty)) return failed(EMPTY);
 
-  const checked = plan.rowParameters.map((name) => parameterOf(name, row.fields.get(name)));
+  const checked = plan.rowParameters.map((name) => parameterOf(name, row.fields.get(name), schema));
   if (body !== null) {
-    const { prompt: _, model: __, ...overrides } = body;
-    checked.push(checkParameters(overrides));
+    const { [asked]: _, model: __, ...overrides } = body;
+    checked.push(checkParameters(overrides, schema));
   }
   const problems = checked.flatMap((result) => (result.ok ? [] : result.problems));
   if (problems.length > 0) {
@@ -110,11 +116,11 @@ export function rowRequest(row: Row, plan: RequestPlan): RowRequest {
     const message = `${fixed} cannot be the row's own ${where}`;
     return failed({ code: 'invalid_parameters', message });
   }
-  const own = Object.keys(parameters).length > 0 ? parameters : null;
+  const ofRow = Object.keys(parameters).length > 0 ? parameters : null;
   // A row's null removes the job's value, so the service's default applies.
-  const { max_tokens } = own === null ? plan.parameters : { ...plan.parameters, ...own };
+  const { max_tokens } = ofRow === null ? plan.parameters : { ...plan.parameters, ...ofRow };
   const tooLong = plan.fits(prompt, max_tokens);
-  return tooLong === null ? { kind: 'send', prompt, parameters: own } : failed(tooLong);
+  return tooLong === null ? { kind: 'send', prompt, parameters: ofRow } : failed(tooLong);
 }
 
 /** Missing required fields: a row with any ends `skipped`. */
@@ -133,9 +139,15 @@ function bodyOf(row: Row, template: Template | null): { readonly [name: string]:
 }
 
 /** An empty field keeps the job's value. */
-function parameterOf(name: keyof Parameters, value: Json | undefined): ReturnType<typeof checkParameters> {
+function parameterOf(
+  name: keyof Parameters,
+  value: Json | undefined,
+  schema: ParametersSchema,
+): ReturnType<typeof checkParameters> {
   if (value === undefined || value === null) return { ok: true, parameters: {} };
-  return typeof value === 'string' ? parameterFromText(name, value) : checkParameters({ [name]: value });
+  return typeof value === 'string'
+    ? parameterFromText(name, value, schema)
+    : checkParameters({ [name]: value }, schema);
 }
 
 /** `Array.isArray` does not narrow a readonly array. */
@@ -144,4 +156,4 @@ const isArray = (value: Json): value is readonly Json[] => Array.isArray(value);
 const isEmpty = (value: Json | undefined): boolean =>
   value === undefined || value === null || (typeof value === 'string' && value.trim() === '');
 
-const shown = (value: Json | undefined): string => (JSON.stringify(value) ?? '').slice(0, 60);
+const EMPTY: Problem = { code: 'empty_prompt', message: 'the prompt is empty' };

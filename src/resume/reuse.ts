@@ -3,7 +3,7 @@ import { rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { UsageError } from '../core/errors.js';
 import { makePrivateFolder } from '../core/folder.js';
-import type { Parameters, Row } from '../core/model.js';
+import type { Parameters, Prompt, Row } from '../core/model.js';
 import { MOST_KEYS, OffsetIndex } from '../core/offset-index.js';
 import { syncFolder, writeAside, writing } from '../output/writer.js';
 import { idReader, type ReuseSettings, type RowKeys, rowKeys } from '../prompt/reuse-keys.js';
@@ -142,7 +142,7 @@ export class Reuse {
   }
 
   /** Call once for each row to be sent, in input order. */
-  match(row: Row, prompt: string, own: Parameters | null): ReuseMatch {
+  match(row: Row, prompt: Prompt, own: Parameters | null): ReuseMatch {
     const keys = this.keysOf(row, prompt, own);
     const found = keys.row === null ? null : this.answers.find(keys.row);
     const first = keys.request === null ? null : this.asked.find(keys.request);

@@ -1,4 +1,4 @@
-import type { Parameters } from '../core/model.js';
+import type { Parameters, Prompt } from '../core/model.js';
 import { DEFAULT_MAX_TOKENS } from './parameters.js';
 
 /** Bytes of a response that are read; a longer one is cut off, billed, and asked again. */
@@ -13,7 +13,7 @@ const LISTED = 150;
 const PROMPT_TOKEN = 3;
 
 /** Upper bound, roughly, of the response bytes for one prompt. */
-export function answerBytes({ n, max_tokens, logprobs, echo }: Parameters, prompt: string): number {
+export function answerBytes({ n, max_tokens, logprobs, echo }: Parameters, prompt: Prompt): number {
   const echoed = echo ? Math.ceil(prompt.length / PROMPT_TOKEN) : 0;
   const listed = typeof logprobs === 'number' ? LISTED * (1 + logprobs) : 0;
   const tokens = (max_tokens ?? DEFAULT_MAX_TOKENS) + echoed;

@@ -1,5 +1,5 @@
 import { UsageError } from '../core/errors.js';
-import type { Parameters } from '../core/model.js';
+import type { Parameters, Prompt } from '../core/model.js';
 import { type Client, createClient } from './client.js';
 import type { EndpointSpec } from './endpoint-spec.js';
 import type { Exchange } from './exchange.js';
@@ -22,7 +22,7 @@ export interface ServiceAccess {
 }
 
 export interface ServiceRequest {
-  readonly prompts: readonly string[];
+  readonly prompts: readonly Prompt[];
   /** Sent unchanged: the service has its own defaults. */
   readonly parameters: Parameters;
   /** Names of the parameters set by the row itself. @default none */
@@ -101,7 +101,7 @@ export function requestBody(
   spec: Pick<EndpointSpec, 'operation' | 'deployment' | 'style'>,
   fields = encodedFields(parameters, spec),
 ): string {
-  const asked = JSON.stringify(operationOf(spec).prompts(prompts.map((prompt) => prompt.toWellFormed())));
+  const asked = JSON.stringify(wellFormed(operationOf(spec).prompts(prompts)));
   return fields === '{}' ? asked : `${fields.slice(0, -1)},${asked.slice(1)}`;
 }
 
@@ -126,7 +126,9 @@ function encodedFields(
 
 function wellFormed(value: unknown): unknown {
   if (typeof value === 'string') return value.toWellFormed();
-  return Array.isArray(value) ? value.map(wellFormed) : value;
+  if (Array.isArray(value)) return value.map(wellFormed);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, wellFormed(each)]));
 }
 
 function plainBase(value: string | undefined): string {

@@ -1,4 +1,5 @@
-import type { Json } from '../core/model.js';
+import type { Json, Parameters, Prompt } from '../core/model.js';
+import { type ParametersSchema, parametersSchema, requestParametersSchema } from './parameters.js';
 
 /** As the documentation of the service names it. */
 export type ModelType = 'completions' | 'conversation';
@@ -14,7 +15,22 @@ export interface Operation {
   readonly promptsPerCall: number;
   /** Path after the deployment or after `/v1`. */
   readonly path: string;
-  prompts(prompts: readonly string[]): { readonly [field: string]: Json };
+  /** What a job and its rows may set. */
+  readonly parameters: ParametersSchema;
+  /** The same, with the choices that `answer.votes` asks for. */
+  readonly requests: ParametersSchema;
+  /** What a request has where the job says nothing. */
+  readonly defaults: Parameters;
+  /** Asks for log probabilities of so many alternatives. */
+  listed(alternatives: number): Parameters;
+  /** The field of a request, and so of a row's `body`, that holds what is asked. */
+  readonly asked: string;
+  /** What a row asks, or in words what is wrong with it. */
+  promptOf(value: Json): { readonly prompt: Prompt } | { readonly problem: string };
+  isPrompt(value: unknown): value is Prompt;
+  /** Tokens of a prompt beside those of its texts. */
+  overhead(prompt: Prompt): number;
+  prompts(prompts: readonly Prompt[]): { readonly [field: string]: unknown };
   /** Null when the choice has no text. */
   text(choice: { readonly [field: string]: unknown }): string | null;
   /** Log probabilities of the choice's tokens, as the service gives them. */
@@ -31,8 +47,19 @@ export const completions: Operation = {
   models: 'completions',
   promptsPerCall: 2048,
   path: 'completions',
+  parameters: parametersSchema,
+  requests: requestParametersSchema,
+  defaults: {},
+  listed: (logprobs) => ({ logprobs }),
+  asked: 'prompt',
+  promptOf: (value) =>
+    typeof value === 'string' ? { prompt: value } : { problem: `prompt must be a text, got ${shown(value)}` },
+  isPrompt: (value) => typeof value === 'string',
+  overhead: () => 0,
   // A single prompt is sent as a string, because some servers accept no list.
-  prompts: ([first = '', ...others]) => ({ prompt: others.length === 0 ? first : [first, ...others] }),
+  prompts: ([first = '', ...others]) => ({
+    prompt: others.length === 0 ? first : [first, ...others],
+  }),
   text: ({ text }) => (typeof text === 'string' ? text : null),
   logprobs: ({ logprobs }) => logprobs,
   otherForm: (answer, { message, delta }) => {
@@ -52,6 +79,8 @@ export const OPERATIONS: readonly Operation[] = Object.values(BY_NAME);
 
 export const operationOf = ({ operation }: { readonly operation: keyof typeof BY_NAME }): Operation =>
   BY_NAME[operation];
+
+const shown = (value: Json): string => (JSON.stringify(value) ?? '').slice(0, 60);
 
 const isObject = (value: unknown): boolean =>
   typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -113,6 +113,11 @@ export const requestParametersSchema = parametersSchema.extend({
   n: whole(1, MOST_CHOICES).nullable().exactOptional(),
 });
 
+/** Of an operation: type, range and meaning of each field by its name. */
+export type ParametersSchema = z.ZodType<Parameters> & {
+  readonly shape: { readonly [field: string]: z.ZodType };
+};
+
 /** Candidates generated for a prompt; each is billed. */
 export const candidatesOf = ({ n, best_of }: Parameters): number => Math.max(n ?? 1, best_of ?? 1);
 
@@ -125,14 +130,14 @@ type CheckedParameters =
   | { readonly ok: true; readonly parameters: Parameters }
   | { readonly ok: false; readonly problems: readonly ParameterProblem[] };
 
-export function checkParameters(value: unknown): CheckedParameters {
-  const parsed = parametersSchema.safeParse(value);
+export function checkParameters(value: unknown, schema: ParametersSchema): CheckedParameters {
+  const parsed = schema.safeParse(value);
   if (parsed.success) return { ok: true, parameters: parsed.data };
   return {
     ok: false,
     problems: parsed.error.issues.flatMap((issue) => {
       if (issue.code === 'unrecognized_keys') {
-        return issue.keys.map((key) => ({ path: key, message: `${key} ${whyRefused(key)}` }));
+        return issue.keys.map((key) => ({ path: key, message: `${key} ${whyRefused(key, schema)}` }));
       }
       const path = issue.path.join('.');
       return [{ path, message: `${path || 'parameters'} ${issue.message}` }];
@@ -140,8 +145,8 @@ export function checkParameters(value: unknown): CheckedParameters {
   };
 }
 
-const whyRefused = (key: string): string =>
-  refusedParameter(key) ?? `is not a parameter; known are ${Object.keys(parametersSchema.shape).join(', ')}`;
+const whyRefused = (key: string, { shape }: ParametersSchema): string =>
+  refusedParameter(key) ?? `is not a parameter; known are ${Object.keys(shape).join(', ')}`;
 
 /** Why a field of the service's request is no parameter here; null for other names. */
 export function refusedParameter(key: string): string | null {
@@ -151,11 +156,11 @@ export function refusedParameter(key: string): string | null {
 }
 
 /** @param text a CSV cell; empty means not set: the result has no field */
-export function parameterFromText(name: string, text: string): CheckedParameters {
+export function parameterFromText(name: string, text: string, schema: ParametersSchema): CheckedParameters {
   // White space is a meaningful stop sequence, but only padding around a number.
   const given = name === 'stop' || name === 'suffix' || name === 'user' ? text : text.trim();
   if (given === '') return { ok: true, parameters: {} };
-  return checkParameters({ [name]: fromText(name, given) });
+  return checkParameters({ [name]: fromText(name, given) }, schema);
 }
 
 function fromText(name: string, text: string): unknown {

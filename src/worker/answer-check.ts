@@ -1,6 +1,7 @@
 import { type AnswerReader, answerReader } from '../answer/answer.js';
 import type { AnswerSpec } from '../core/answer-spec.js';
 import type { CalledOutcome, Completed, Usage } from '../core/model.js';
+import { withLastText } from '../prompt/prompt-text.js';
 import { followUp } from '../prompt/template.js';
 import type { ChunkRow, OnInvalid } from '../queue/chunk.js';
 import type { Final } from '../service/verdict.js';
@@ -38,7 +39,9 @@ export class AnswerCheck {
     if (earlier === undefined || this.isEscalated(row)) return row;
     const { text } = earlier.completion;
     const problem = this.#problemOf(earlier) ?? '';
-    const prompt = followUp(this.asks.prompt, { prompt: row.prompt, answer: text, problem });
+    const prompt = withLastText(row.prompt, (asked) =>
+      followUp(this.asks.prompt, { prompt: asked, answer: text, problem }),
+    );
     return { ...row, prompt };
   }
 

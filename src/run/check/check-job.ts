@@ -74,7 +74,7 @@ async function inspect(
 ): Promise<Inspected> {
   const { gold } = settings;
   const inspection = new Inspection({
-    count: promptCounter(loadTokenizer(counting.encoding)),
+    count: promptCounter(loadTokenizer(counting.encoding), plan.requests.operation.overhead),
     contextWindow: counting.contextWindow,
     tokensPerMinute: settings.limits.tokensPerMinute,
     require: settings.input.require,

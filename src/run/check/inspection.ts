@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
-import type { Outcome, Parameters, Problem, Row } from '../../core/model.js';
+import type { Outcome, Parameters, Problem, Prompt, Row } from '../../core/model.js';
 import { OffsetIndex } from '../../core/offset-index.js';
+import { promptText } from '../../prompt/prompt-text.js';
 import { isRepeatable, requestText } from '../../prompt/reuse-keys.js';
 import { emptyFields, type RowRequest } from '../../prompt/row-request.js';
 import { answerBytes, LARGEST_ANSWER } from '../../service/answer-size.js';
@@ -8,7 +9,7 @@ import { candidatesOf, DEFAULT_MAX_TOKENS } from '../../service/parameters.js';
 import { added, NO_TOKENS, type TokenSums } from './quote.js';
 
 export interface InspectionRules {
-  readonly count: (text: string) => number;
+  readonly count: (prompt: Prompt) => number;
   /** Tokens of prompt and completion together; `null` for an unknown model. */
   readonly contextWindow: number | null;
   /** `null`: not set. */
@@ -93,7 +94,7 @@ export class Inspection {
       this.#requests.pass(row.bytes);
       this.#settled(row, request.outcome);
     } else {
-      const bytes = row.bytes + request.prompt.length;
+      const bytes = row.bytes + promptText(request.prompt).length;
       const isCopy = this.#send(row, request.prompt, request.parameters);
       if (isCopy) this.#requests.pass(bytes);
       else {
@@ -136,11 +137,12 @@ export class Inspection {
   }
 
   /** @returns whether the row is a copy, which is not sent */
-  #send(row: Row, text: string, own: Parameters | null): boolean {
+  #send(row: Row, prompt: Prompt, own: Parameters | null): boolean {
     const parameters = { ...this.rules.parameters, ...own };
     const { max_tokens, suffix } = parameters;
     // The model also reads the suffix.
-    const tokens = this.rules.count(text) + this.#suffixTokens(suffix ?? '');
+    const text = promptText(prompt);
+    const tokens = this.rules.count(prompt) + this.#suffixTokens(suffix ?? '');
     const generated = max_tokens ?? DEFAULT_MAX_TOKENS;
     const tooLong = this.#tooLong(tokens, generated);
     if (tooLong !== null) {
@@ -149,7 +151,7 @@ export class Inspection {
     }
     const sums = { prompt_tokens: tokens, most_completion_tokens: generated * candidatesOf(parameters) };
     const { number, line } = row;
-    const isRepeat = this.#duplicates.add(requestText(text, parameters), line, sums);
+    const isRepeat = this.#duplicates.add(requestText(prompt, parameters), line, sums);
     if (isRepeat && this.rules.dedupe && isRepeatable(parameters)) {
       this.#copied++;
       return true;
