@@ -6,6 +6,7 @@ import { isMarked, marked } from '../output/output-name.js';
 import type { RecordedJob } from '../output/reader.js';
 import type { OriginColumn } from '../output/result-columns.js';
 import type { ReuseSettings } from '../prompt/reuse-keys.js';
+import { listedLogprobs } from '../service/parameters.js';
 import { formatNamed, formatOfName } from '../source/format.js';
 import type { Environment } from './environment.js';
 import type { NamedJob } from './job-schema.js';
@@ -148,7 +149,7 @@ export function recordOptions(job: RecordSettings): RecordedJob {
     origins: originColumns(job.reuse),
     answerSource: job.answerSource,
     probabilities: output.probabilities,
-    logprobs: typeof parameters.logprobs === 'number' || job.rowParameters.includes('logprobs'),
+    logprobs: listedLogprobs(parameters) !== null || job.rowParameters.includes('logprobs'),
   };
 }
 

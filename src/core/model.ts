@@ -182,14 +182,18 @@ export interface Message {
 /** What is asked: a text, or a conversation where the operation takes one. */
 export type Prompt = string | readonly Message[];
 
-/** The request fields that shape a completion: all of the service's except `prompt` and `stream`. */
+/** The request fields that shape an answer: all of the service's except what is asked, and `stream`. */
 export interface Parameters {
   readonly max_tokens?: number | null;
+  /** The newer name of `max_tokens`, which is set, too: some models refuse the older one. */
+  readonly max_completion_tokens?: number;
   readonly temperature?: number | null;
   readonly top_p?: number | null;
   readonly n?: number | null;
   readonly best_of?: number;
-  readonly logprobs?: number | null;
+  /** A number of alternatives, or, of chat, whether to list as many as `top_logprobs`. */
+  readonly logprobs?: number | boolean | null;
+  readonly top_logprobs?: number | null;
   readonly echo?: boolean | null;
   readonly suffix?: string | null;
   readonly stop?: string | readonly string[] | null;
@@ -197,6 +201,13 @@ export interface Parameters {
   readonly frequency_penalty?: number;
   readonly logit_bias?: { readonly [token: string]: number } | null;
   readonly user?: string;
+  readonly seed?: number | null;
+  readonly reasoning_effort?: string | null;
+  readonly verbosity?: string | null;
+  readonly response_format?: { readonly [field: string]: Json };
+  readonly service_tier?: string | null;
+  /** Fields of a server's own, sent unchecked beside the others. */
+  readonly extra_body?: { readonly [field: string]: Json };
 }
 
 export interface Answer {

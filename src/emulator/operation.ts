@@ -7,6 +7,7 @@ import type { Style } from './refusal.js';
 export type Body = { readonly [field: string]: Json };
 
 interface RequestFields extends Parameters {
+  readonly logprobs?: number | null;
   readonly prompts: readonly string[];
   readonly model?: string;
   readonly stream?: boolean | null;

@@ -5,8 +5,8 @@ import { promptText, textsOf } from './prompt-text.js';
 
 const require = createRequire(import.meta.url);
 
-/** cl100k_base for the instruct model, p50k_base for the davinci model. */
-export type Encoding = 'cl100k_base' | 'p50k_base';
+/** cl100k_base for most models of the catalogue, p50k_base for the davinci model, o200k_base for newer ones. */
+export type Encoding = 'cl100k_base' | 'p50k_base' | 'o200k_base';
 
 /** Exact counts, as billed. Text like `<|endoftext|>` is plain text and never throws. */
 export interface Tokenizer {

@@ -97,12 +97,12 @@ export class Reuse {
       await sweep(dirname(own), [own, before]);
       const where = settings.emulated ? null : `${address.baseUrl}/${address.segment}`;
       const answered = answeredPath(stateDir, settings.job, where);
-      const { deployment, apiVersion, style } = settings.endpoint;
+      const { operation, deployment, apiVersion, style } = settings.endpoint;
       const keysOf = rowKeys({
         ...reuse,
         idOf: idReader(reuse.id, input.survey),
         parameters: settings.parameters,
-        service: [where, deployment, apiVersion, style],
+        service: [where, operation, deployment, apiVersion, style],
       });
       // Both share the memory.
       const both = reuse.dedupe && reuse.onlyNew;

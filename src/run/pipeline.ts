@@ -11,6 +11,7 @@ import type { HaltReason } from '../core/halt.js';
 import { RunHeartbeatSender } from '../ops/heartbeat-sender.js';
 import { review } from '../output/review.js';
 import { spentText } from '../pace/budget.js';
+import { askedText } from '../prompt/row-request.js';
 import type { Committer } from '../resume/committer.js';
 import { copyForDrift, lastRunOf, recordedLastRun } from '../resume/last-run.js';
 import { removeManifest } from '../resume/manifest.js';
@@ -317,7 +318,7 @@ function summaryParts(
       },
       limits: limitsOf(settings),
       input_bytes: input.survey.bytes,
-      prompt: settings.prompt,
+      prompt: askedText(settings),
     },
   };
 }

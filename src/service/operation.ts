@@ -1,5 +1,13 @@
-import type { Json, Parameters, Prompt } from '../core/model.js';
-import { type ParametersSchema, parametersSchema, requestParametersSchema } from './parameters.js';
+import type { Parameters, Prompt } from '../core/model.js';
+import { conversationOf, isConversation, messagesOf, shown, textOf } from './messages.js';
+import {
+  CHAT_DEFAULTS,
+  chatParameters,
+  chatRequests,
+  completionsParameters,
+  completionsRequests,
+  type ParametersSchema,
+} from './parameters.js';
 
 /** As the documentation of the service names it. */
 export type ModelType = 'completions' | 'conversation';
@@ -26,8 +34,10 @@ export interface Operation {
   /** The field of a request, and so of a row's `body`, that holds what is asked. */
   readonly asked: string;
   /** What a row asks, or in words what is wrong with it. */
-  promptOf(value: Json): { readonly prompt: Prompt } | { readonly problem: string };
+  promptOf(value: unknown): { readonly prompt: Prompt } | { readonly problem: string };
   isPrompt(value: unknown): value is Prompt;
+  /** Of a model that is not known. */
+  readonly encoding: 'cl100k_base' | 'o200k_base';
   /** Tokens of a prompt beside those of its texts. */
   overhead(prompt: Prompt): number;
   prompts(prompts: readonly Prompt[]): { readonly [field: string]: unknown };
@@ -47,14 +57,15 @@ export const completions: Operation = {
   models: 'completions',
   promptsPerCall: 2048,
   path: 'completions',
-  parameters: parametersSchema,
-  requests: requestParametersSchema,
+  parameters: completionsParameters,
+  requests: completionsRequests,
   defaults: {},
   listed: (logprobs) => ({ logprobs }),
   asked: 'prompt',
   promptOf: (value) =>
     typeof value === 'string' ? { prompt: value } : { problem: `prompt must be a text, got ${shown(value)}` },
   isPrompt: (value) => typeof value === 'string',
+  encoding: 'cl100k_base',
   overhead: () => 0,
   // A single prompt is sent as a string, because some servers accept no list.
   prompts: ([first = '', ...others]) => ({
@@ -71,16 +82,49 @@ export const completions: Operation = {
   },
 };
 
-export const OPERATION_NAMES = ['completions'] as const;
+/** Tokens around each message, its role included, and before the answer. */
+const AROUND_MESSAGE = 4;
+const BEFORE_ANSWER = 3;
 
-const BY_NAME: Readonly<Record<(typeof OPERATION_NAMES)[number], Operation>> = { completions };
+const chat: Operation = {
+  name: 'chat',
+  models: 'conversation',
+  promptsPerCall: 1,
+  path: 'chat/completions',
+  parameters: chatParameters,
+  requests: chatRequests,
+  defaults: CHAT_DEFAULTS,
+  listed: (top_logprobs) => ({ logprobs: true, top_logprobs }),
+  asked: 'messages',
+  promptOf: conversationOf,
+  isPrompt: isConversation,
+  encoding: 'o200k_base',
+  overhead: (prompt) => AROUND_MESSAGE * messagesOf(prompt).length + BEFORE_ANSWER,
+  prompts: ([prompt = '']) => ({ messages: messagesOf(prompt) }),
+  text: (choice) => textOf(messageIn(choice)['content']),
+  logprobs: ({ logprobs }) => logprobs,
+  otherForm: (answer, { text }) =>
+    typeof text === 'string' || answer['object'] === 'text_completion'
+      ? 'the service answers in the form of the completions operation, with a text in place of a message'
+      : null,
+};
+
+const messageIn = ({
+  message,
+}: {
+  readonly [field: string]: unknown;
+}): { readonly [field: string]: unknown } => (isObject(message) ? message : {});
+
+export const OPERATION_NAMES = ['completions', 'chat'] as const;
+
+export type OperationName = (typeof OPERATION_NAMES)[number];
+
+const BY_NAME: Readonly<Record<OperationName, Operation>> = { completions, chat };
 
 export const OPERATIONS: readonly Operation[] = Object.values(BY_NAME);
 
-export const operationOf = ({ operation }: { readonly operation: keyof typeof BY_NAME }): Operation =>
+export const operationOf = ({ operation }: { readonly operation: OperationName }): Operation =>
   BY_NAME[operation];
 
-const shown = (value: Json): string => (JSON.stringify(value) ?? '').slice(0, 60);
-
-const isObject = (value: unknown): boolean =>
+const isObject = (value: unknown): value is { readonly [field: string]: unknown } =>
   typeof value === 'object' && value !== null && !Array.isArray(value);

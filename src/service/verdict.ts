@@ -408,6 +408,11 @@ function ofError(
   }
 }
 
+export const refusesOlderLimit = (exchange: Exchange): boolean =>
+  exchange.kind === 'response' &&
+  exchange.status >= 400 &&
+  means('newer_limit')(readError(exchange.status, exchange.body));
+
 const LARGER_THAN_QUOTA_MS = 86_400_000;
 
 /** In milliseconds; takes the most exact hint, so it is never sooner than asked. */

@@ -139,7 +139,11 @@ export class Caller {
       if (++this.#inFlight > 1) this.#crowdedAt = steadyNow();
       let exchange: Exchange;
       try {
-        exchange = await endpoint.call(request, key);
+        exchange = await endpoint.call(request, key, (isFirst) => {
+          batcher.count(of.run, 'retried');
+          batcher.count(of.run, 'sent');
+          if (isFirst) log.warn(NEWER_LIMIT);
+        });
       } finally {
         if (this.#inFlight-- > 1) this.#crowdedAt = steadyNow();
       }
@@ -171,6 +175,9 @@ export class Caller {
     await Promise.all([...this.#endpoints.values()].map((endpoint) => endpoint.close()));
   }
 }
+
+const NEWER_LIMIT =
+  'the model refuses max_tokens: from now on its calls have max_completion_tokens, which the job may name itself';
 
 /** Rows remembered as too large; at this number the set is cleared. */
 const MOST_TOO_LARGE = 1_000;

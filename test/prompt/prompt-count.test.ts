@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type Encoding, loadTokenizer, promptCounter } from '../../src/prompt/tokens.js';
 
-const ENCODINGS: Encoding[] = ['cl100k_base', 'p50k_base'];
+const ENCODINGS: Encoding[] = ['cl100k_base', 'p50k_base', 'o200k_base'];
 
 /** Pieces that tokens like to cross: white space of all kinds, contractions, digits, punctuation before line ends. */
 const piece = fc.oneof(

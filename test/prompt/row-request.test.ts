@@ -25,7 +25,7 @@ function plan(
   return requestPlan(
     {
       ...{ endpoint: { operation: 'completions' }, prompt: null, require: [], rowParameters: [] },
-      ...{ parameters: {}, fixedParameters: null, ...job },
+      ...{ parameters: {}, fixedParameters: null, system: null, messages: null, ...job },
     },
     { name: 'in.jsonl', ...input },
   );

@@ -220,7 +220,7 @@ it('a chunk that is put into the queue again leaves its copies out', () => {
   }));
   const job = {
     ...{ endpoint: { operation: 'completions' as const }, prompt: '{{ q }}', require: ['q'] },
-    ...{ rowParameters: [], parameters: {}, fixedParameters: null },
+    ...{ rowParameters: [], parameters: {}, fixedParameters: null, system: null, messages: null },
   } as const;
   const requests = requestPlan(job, { name: 'in.csv', columns: ['q'], format: csv });
   const sent = sentAgain({ first: 1, rows, sent: 2, bytes: 40, isApart: false }, requests);
