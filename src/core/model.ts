@@ -70,6 +70,10 @@ export interface Usage {
   readonly prompt_tokens: number;
   readonly completion_tokens: number;
   readonly total_tokens: number;
+  /** Of the prompt, read from the service's cache; absent when it does not say. */
+  readonly cached_tokens?: number;
+  /** Of the completion, thought and not written; absent when the service does not say. */
+  readonly reasoning_tokens?: number;
   /** The row shared a request with others: its part of the bill is proportional to its own tokens. */
   readonly estimated?: true;
 }
@@ -87,6 +91,8 @@ export interface Completion {
   readonly id: string | null;
   /** Seconds since 1970, as the service sends it. */
   readonly created: number | null;
+  /** Why the model does not answer, in its own words; then there is no text. */
+  readonly refusal?: string;
   /** Log probabilities in the form of the operation; only when the request asks for them. */
   readonly logprobs?: Json;
   /**
@@ -158,6 +164,8 @@ export interface Filtered extends Called {
 export interface Failed extends Called {
   readonly status: 'failed';
   readonly error: Problem;
+  /** Set when the service sent an answer, which is billed, but no text. */
+  readonly completion?: Completion;
 }
 
 /** A required field of the row is empty; nothing was sent. */

@@ -1,6 +1,6 @@
 import { either } from '../core/errors.js';
 import type { Deployed, EndpointSpec } from './endpoint-spec.js';
-import { type ModelType, OPERATIONS, type Operation, operationOf } from './operation.js';
+import { type ModelType, type Operation, operationOf, otherOperation } from './operation.js';
 
 /** Model facts from the documentation of the service. */
 
@@ -51,10 +51,9 @@ export const modelBehind = ({ deployment, model }: Deployed): Model | null => mo
 export function modelProblem(id: string, operation: Operation): string | null {
   const model = modelOf(id);
   if (model === null || model.type === operation.models) return null;
-  const other = OPERATIONS.find(({ models }) => models === model.type)?.name ?? '';
   return (
     `is a ${model.type} model, and the job calls the ${operation.name} operation: ` +
-    `write service: { operation: ${other} }, or use ${modelsFor(operation)}`
+    `write service: { operation: ${otherOperation(operation)} }, or use ${modelsFor(operation)}`
   );
 }
 

@@ -1,4 +1,4 @@
-import type { Parameters, Prompt } from '../core/model.js';
+import type { Parameters, Problem, Prompt } from '../core/model.js';
 import { conversationOf, isConversation, messagesOf, shown, textOf } from './messages.js';
 import {
   CHAT_DEFAULTS,
@@ -43,6 +43,12 @@ export interface Operation {
   prompts(prompts: readonly Prompt[]): { readonly [field: string]: unknown };
   /** Null when the choice has no text. */
   text(choice: { readonly [field: string]: unknown }): string | null;
+  /** Why the model does not answer, in its own words; null for an answer. */
+  refusal(choice: { readonly [field: string]: unknown }): string | null;
+  /** Why a choice, which is billed, has no text, and no other call would bring one; null for others. */
+  spent(choice: { readonly [field: string]: unknown }): Problem | null;
+  /** Whether answers tell of refusals, and of cached and thought tokens. */
+  readonly tellsMore: boolean;
   /** Log probabilities of the choice's tokens, as the service gives them. */
   logprobs(choice: { readonly [field: string]: unknown }): unknown;
   /** Why a choice without a text belongs to another operation, or null. */
@@ -72,6 +78,9 @@ export const completions: Operation = {
     prompt: others.length === 0 ? first : [first, ...others],
   }),
   text: ({ text }) => (typeof text === 'string' ? text : null),
+  refusal: () => null,
+  spent: () => null,
+  tellsMore: false,
   logprobs: ({ logprobs }) => logprobs,
   otherForm: (answer, { message, delta }) => {
     const isChat =
@@ -102,11 +111,33 @@ const chat: Operation = {
   overhead: (prompt) => AROUND_MESSAGE * messagesOf(prompt).length + BEFORE_ANSWER,
   prompts: ([prompt = '']) => ({ messages: messagesOf(prompt) }),
   text: (choice) => textOf(messageIn(choice)['content']),
+  refusal(choice) {
+    const { refusal, content } = messageIn(choice);
+    return typeof refusal === 'string' && refusal !== '' && !textOf(content) ? refusal : null;
+  },
+  spent(choice) {
+    const { content, tool_calls: calls } = messageIn(choice);
+    if (textOf(content)) return null;
+    const isCall = (Array.isArray(calls) && calls.length > 0) || choice['finish_reason'] === 'tool_calls';
+    return isCall ? TOOL_CALLS : choice['finish_reason'] === 'length' ? CUT : null;
+  },
+  tellsMore: true,
   logprobs: ({ logprobs }) => logprobs,
   otherForm: (answer, { text }) =>
     typeof text === 'string' || answer['object'] === 'text_completion'
       ? 'the service answers in the form of the completions operation, with a text in place of a message'
       : null,
+};
+
+const CUT: Problem = {
+  code: 'cut_before_answer',
+  message:
+    'max_completion_tokens was used up before the answer began: raise parameters.max_completion_tokens, or lower parameters.reasoning_effort',
+};
+const TOOL_CALLS: Problem = {
+  code: 'unexpected_tool_calls',
+  message:
+    'the model calls a tool in place of an answer, and the request has none: say in the prompt that the answer is a text',
 };
 
 const messageIn = ({
@@ -122,6 +153,10 @@ export type OperationName = (typeof OPERATION_NAMES)[number];
 const BY_NAME: Readonly<Record<OperationName, Operation>> = { completions, chat };
 
 export const OPERATIONS: readonly Operation[] = Object.values(BY_NAME);
+
+/** The name of the operation for which its models are meant that this one cannot call. */
+export const otherOperation = ({ name }: Operation): string =>
+  OPERATION_NAMES.find((other) => other !== name) ?? name;
 
 export const operationOf = ({ operation }: { readonly operation: OperationName }): Operation =>
   BY_NAME[operation];

@@ -171,10 +171,8 @@ const CHAT = {
 const EXTRA = {
   extra_body: z
     .record(z.string(), z.json(), must('a group of fields'))
-    .check(({ value, issues }) => {
-      const own = RESERVED.find((field) => field in value);
-      if (own === undefined) return;
-      issues.push({ code: 'custom', message: `must not have ${own}, which Promptmill sets`, input: value });
+    .refine((fields) => reservedIn(fields) === undefined, {
+      error: ({ input }) => `must not have ${reservedIn(Object(input))}, which Promptmill sets`,
     })
     .exactOptional()
     .describe(
@@ -182,7 +180,8 @@ const EXTRA = {
     ),
 };
 
-const RESERVED = ['prompt', 'messages', 'model', 'stream', 'n'];
+const reservedIn = (fields: object): string | undefined =>
+  ['prompt', 'messages', 'model', 'stream', 'n'].find((field) => field in fields);
 
 export const completionsParameters = parametersSchema.extend(EXTRA);
 export const chatParameters = z.strictObject({ ...CHAT, ...EXTRA }, must('an object'));

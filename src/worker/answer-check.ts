@@ -94,8 +94,7 @@ function together(answer: Completed, earlier: Completed, last: CalledOutcome): C
   return { ...answer, attempts, completion: { ...completion, usage } };
 }
 
-const usageOf = (outcome: CalledOutcome): Usage | null =>
-  outcome.status === 'failed' ? null : (outcome.completion?.usage ?? null);
+const usageOf = (outcome: CalledOutcome): Usage | null => outcome.completion?.usage ?? null;
 
 function sum(a: Usage | null, b: Usage | null): Usage | null {
   if (a === null || b === null) return a ?? b;
@@ -103,6 +102,13 @@ function sum(a: Usage | null, b: Usage | null): Usage | null {
     prompt_tokens: a.prompt_tokens + b.prompt_tokens,
     completion_tokens: a.completion_tokens + b.completion_tokens,
     total_tokens: a.total_tokens + b.total_tokens,
+    ...both('cached_tokens', a, b),
+    ...both('reasoning_tokens', a, b),
     ...((a.estimated || b.estimated) && { estimated: true }),
   };
+}
+
+function both(name: 'cached_tokens' | 'reasoning_tokens', a: Usage, b: Usage): Partial<Usage> {
+  const tokens = (a[name] ?? 0) + (b[name] ?? 0);
+  return a[name] === undefined && b[name] === undefined ? {} : { [name]: tokens };
 }

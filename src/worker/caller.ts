@@ -117,8 +117,10 @@ export class Caller {
     const of = { run, row: first, rows: 0, attempt: 1 };
     const exchange = await this.#exchange(of, endpoint, PLAIN, false);
     const [verdict] = exchange === null ? [] : endpoint.verdicts(exchange, PLAIN, 1);
-    if (verdict?.kind !== 'final' || verdict.outcome.status === 'failed') return false;
-    const { prompt_tokens, completion_tokens } = verdict.outcome.completion?.usage ?? NO_TOKENS;
+    if (verdict?.kind !== 'final') return false;
+    const { status, completion } = verdict.outcome;
+    if (status === 'failed' && completion === undefined) return false;
+    const { prompt_tokens, completion_tokens } = completion?.usage ?? NO_TOKENS;
     this.access.batcher.count(run, 'prompt_tokens', prompt_tokens);
     this.access.batcher.count(run, 'completion_tokens', completion_tokens);
     return true;

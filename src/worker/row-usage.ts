@@ -280,7 +280,7 @@ const candidatesPerText = (texts: readonly string[], parameters: Parameters): nu
   candidatesOf(parameters) / texts.length;
 
 export const completionOf = (verdict: Verdict): Completion | null =>
-  verdict.kind === 'final' && verdict.outcome.status !== 'failed' ? verdict.outcome.completion : null;
+  verdict.kind === 'final' ? (verdict.outcome.completion ?? null) : null;
 
 function withUsage(
   verdict: Verdict,

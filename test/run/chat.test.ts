@@ -208,6 +208,162 @@ describe('the chat operation', () => {
     expect(service.calls()).toBe(2);
   });
 
+  it('records a refusal as a completed row without an answer, and counts it as invalid', async () => {
+    script = (request) => ({
+      json: questionOf(request).includes('Bad')
+        ? chatBody({ content: null, refusal: "I can't judge that.", completion_tokens: 7 })
+        : chatBody(),
+    });
+    const ended = await run({
+      answer: { ...LABELS, require: { valid: 0.9 } },
+      prices: { prompt: 1, completion: 1 },
+    });
+    expect(ended.code, ended.stderr).toBe(4);
+    expect(service.calls()).toBe(3);
+    expect(ended.stderr).toContain('3 completed + 0 filtered + 0 failed + 0 skipped; answers.refused 1');
+    expect(ended.stderr).toContain('66.6 % of 3 answers are valid');
+    expect(work.records('out.csv')[1]).toMatchObject({
+      ...{
+        status: 'completed',
+        answer: '',
+        text: '',
+        refusal: "I can't judge that.",
+        completion_tokens: '7',
+      },
+      ...{
+        error_code: 'answer_refused',
+        error_message: 'the model refused: the text "I can\'t judge that."',
+      },
+    });
+    expect(work.json('out.summary.json')).toMatchObject({
+      ...{ answers_invalid: 0, answers_refused: 1, usage: { total_tokens: 41 }, cost: 0.041 },
+    });
+  });
+
+  it('asks again after a refusal, where answers that do not fit are', async () => {
+    script = ({ count }) => ({
+      json: count === 1 ? chatBody({ content: null, refusal: 'No.' }) : chatBody(),
+    });
+    const ended = await run({ answer: { ...LABELS, on_invalid: { ask_again: 1 } } }, '--limit', '1');
+    expect(ended.code, ended.stderr).toBe(0);
+    expect(work.records('out.csv')).toMatchObject([{ answer: 'positive', refusal: '', total_tokens: '24' }]);
+  });
+
+  it('stops behind a canary of refusals, also where the job has no answer section', async () => {
+    work.write('in.csv', `id,review\n${Array.from({ length: 60 }, (_, i) => `${i},text ${i}\n`).join('')}`);
+    script = () => ({ json: chatBody({ content: null, refusal: 'No.' }) });
+    const ended = await run({ limits: { canary: 5 } });
+    expect(ended.code, ended.stderr).toBe(3);
+    expect(ended.stderr).toMatch(/answers\.refused \d+/);
+    expect(service.calls()).toBe(5);
+  });
+
+  it.each([
+    [
+      'a text that reasoning used up',
+      chatBody({ content: '', finish_reason: 'length', completion_tokens: 50, reasoning_tokens: 50 }),
+      ['cut_before_answer', /raise parameters.max_completion_tokens, or lower parameters.reasoning_effort/],
+    ],
+    [
+      'tool calls',
+      chatBody({ content: null, finish_reason: 'tool_calls', message: { tool_calls: [{ id: 'a' }] } }),
+      ['unexpected_tool_calls', /calls a tool/],
+    ],
+  ])('fails a row with %s at once, and what it took is counted', async (_, json, [code, message]) => {
+    script = () => ({ json });
+    const ended = await run({ answer: LABELS }, '--limit', '1');
+    expect(ended.code, ended.stderr).toBe(1);
+    expect(service.calls()).toBe(1);
+    const [record] = work.records('out.csv');
+    const { total_tokens, completion_tokens } = json.usage;
+    expect(record).toMatchObject({
+      status: 'failed',
+      error_code: code,
+      completion_tokens: `${completion_tokens}`,
+    });
+    expect(record?.['error_message']).toMatch(message ?? '');
+    expect(work.json('out.summary.json')).toMatchObject({ usage: { total_tokens } });
+  });
+
+  it('joins a content in parts, and names one without a text', async () => {
+    const parts = [
+      { type: 'text', text: 'posi' },
+      { type: 'text', text: 'tive' },
+    ];
+    script = ({ body }) => ({
+      json: chatBody({ content: JSON.stringify(body).includes('Good') ? parts : null }),
+    });
+    const ended = await run({ answer: LABELS, limits: { attempts: 1 } }, '--limit', '2');
+    expect(ended.code, ended.stderr).toBe(1);
+    expect(work.records('out.csv')).toMatchObject([
+      { answer: 'positive', text: 'positive' },
+      { status: 'failed', error_code: 'no_text', error_message: expect.stringContaining('"content":null') },
+    ]);
+  });
+
+  it('is filtered where the content filter leaves no content', async () => {
+    script = () => ({ json: chatBody({ content: null, finish_reason: 'content_filter' }) });
+    const ended = await run({ answer: LABELS }, '--limit', '1');
+    expect(ended.code, ended.stderr).toBe(0);
+    expect(work.records('out.csv')).toMatchObject([{ status: 'filtered', completion_filtered: 'true' }]);
+  });
+
+  it('stops where the service answers in the form of the other operation', async () => {
+    script = () => ({});
+    const ended = await run({});
+    expect(ended.code, ended.stderr).toBe(3);
+    expect(ended.stderr.replace(/\s+/g, ' ')).toMatch(
+      /in the form of the completions operation, .* write service: { operation: completions }/,
+    );
+  });
+
+  it('records cached and reasoning tokens behind the latency, in CSV and JSONL', async () => {
+    script = () => ({
+      json: chatBody({
+        prompt_tokens: 2000,
+        cached_tokens: 1024,
+        completion_tokens: 30,
+        reasoning_tokens: 20,
+      }),
+    });
+    await run({}, '--limit', '1');
+    const [header = ''] = work.read('out.csv').split('\n');
+    expect(header).toMatch(/,latency_ms,refusal,cached_tokens,reasoning_tokens,error_code,error_message$/);
+    expect(work.records('out.csv')).toMatchObject([
+      { cached_tokens: '1024', reasoning_tokens: '20', refusal: '' },
+    ]);
+    const ended = await run({ output: { path: 'b.jsonl' } }, '--limit', '1');
+    expect(ended.code, ended.stderr).toBe(0);
+    expect(work.lines('b.jsonl')).toMatchObject([
+      { usage: { cached_tokens: 1024, reasoning_tokens: 20 }, latency_ms: expect.any(Number), refusal: null },
+    ]);
+    expect(work.json('out.summary.json')).toMatchObject({
+      usage: { cached_tokens: 1024, reasoning_tokens: 20, total_tokens: 2030 },
+    });
+  });
+
+  it('calls refused and cut rows again with retry, and counts what both calls took', async () => {
+    script = (request) => ({
+      json: questionOf(request).includes('Good')
+        ? chatBody({ content: '', finish_reason: 'length' })
+        : questionOf(request).includes('Bad')
+          ? chatBody({ content: null, refusal: 'No.' })
+          : chatBody(),
+    });
+    await run({ answer: { ...LABELS, require: { valid: 0 } } });
+    script = () => ({ json: chatBody() });
+    const env = { PROMPTMILL_BASE_URL: service.url, ...store() };
+    const again = await work.call(['retry', 'out.csv'], env);
+    expect(again.code, again.stderr).toBe(0);
+    expect(work.json('out.summary.json')).toMatchObject({
+      ...{ rows: { completed: 3 }, answers_refused: 1, usage: { total_tokens: 48 } },
+    });
+    const invalid = await work.call(['retry', 'out.csv', '--invalid'], env);
+    expect(invalid.code, invalid.stderr).toBe(0);
+    expect(work.json('out.summary.json')).toMatchObject({ answers_refused: 0, usage: { total_tokens: 60 } });
+    expect(new Set(work.records('out.csv').map(({ answer }) => answer))).toEqual(new Set(['positive']));
+  });
+
   it.each([
     [
       { service: { operation: 'caht', deployment: 'm' } },
