@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import * as z from 'zod';
 import { CALLS, eachOf } from '../core/counters.js';
-import { type AnswerSource, type Problem, STATUSES, type Usage } from '../core/model.js';
+import { type AnswerSource, type Problem, STATUSES, type Tokens, type Usage } from '../core/model.js';
 import { writtenSchema } from '../output/written.js';
 import { driftSchema } from './drift.js';
 import type { GoldTally } from './gold-tally.js';
@@ -17,6 +17,8 @@ import { amount, counts, type DeepReadonly, moment, words } from './untrusted.js
 /** Currency units per 1,000 tokens. */
 export interface Prices {
   readonly prompt: number;
+  /** Of prompt tokens from the service's cache. @default as the others */
+  readonly cached?: number | undefined;
   readonly completion: number;
 }
 
@@ -368,11 +370,10 @@ export const calledPerSecond = (summary: Summary): number =>
   summary.duration_s > 0 ? rowsCalled(summary) / summary.duration_s : 0;
 
 /** In the currency of the prices. */
-export function costOf(usage: Pick<Usage, 'prompt_tokens' | 'completion_tokens'>, prices: Prices): number {
-  return rounded(
-    (usage.prompt_tokens * prices.prompt + usage.completion_tokens * prices.completion) / 1000,
-    6,
-  );
+export function costOf(usage: Tokens & Pick<Usage, 'cached_tokens'>, prices: Prices): number {
+  const cached = usage.cached_tokens ?? 0;
+  const prompt = (usage.prompt_tokens - cached) * prices.prompt + cached * (prices.cached ?? prices.prompt);
+  return rounded((prompt + usage.completion_tokens * prices.completion) / 1000, 6);
 }
 
 function rounded(value: number, decimals: number): number {

@@ -252,6 +252,9 @@ const answerSchema = z
 /** Prices of tokens, in any currency. */
 export const pricesSchema = z.strictObject({
   prompt: price.describe('Price of 1,000 prompt tokens.'),
+  cached: price
+    .optional()
+    .describe('Price of 1,000 prompt tokens that the service had in its cache. Default: as the others.'),
   completion: price.describe('Price of 1,000 completion tokens.'),
 });
 

@@ -137,7 +137,7 @@ function headCounter(tokenizer: Pick<Tokenizer, 'count'>): (text: string) => num
   };
 }
 
-function commonLength(a: string, b: string): number {
+export function commonLength(a: string, b: string): number {
   const most = Math.min(a.length, b.length);
   let length = 0;
   while (length < most && a.charCodeAt(length) === b.charCodeAt(length)) length++;

@@ -79,7 +79,11 @@ const budgetSchema = z.strictObject({
   tokens: z.int().positive().nullable(),
   cost: z.number().positive().nullable(),
   prices: z
-    .strictObject({ prompt: z.number().nonnegative(), completion: z.number().nonnegative() })
+    .strictObject({
+      prompt: z.number().nonnegative(),
+      cached: z.number().nonnegative().optional(),
+      completion: z.number().nonnegative(),
+    })
     .nullable(),
   orphaned: z.int().nonnegative(),
 });

@@ -291,7 +291,10 @@ export class Visit {
     const fates = rows.map((row, i) => fateOf(verdicts[i], row, { asking, attempt, hold: chunk.hold }));
     this.#goOn(rows, fates, isDown, lane);
     const settled = rows.map((row, i) => this.#settlement(row, this.#name, fates[i], lane));
-    const billed = rows.reduce((sum, { most }, i) => plus(sum, billedFor(verdicts[i], most)), NO_TOKENS);
+    const billed = rows.reduce(
+      (sum, { most }, i) => plus(sum, billedFor(verdicts[i], most, chunk.budget)),
+      NO_TOKENS,
+    );
     this.#settled = batcher.settle(chunk.run, settled, sumOf(rows), billed);
     if (chunk.budget !== null) budgets.wake(chunk);
     if (problem === null) return;

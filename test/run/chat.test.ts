@@ -364,6 +364,53 @@ describe('the chat operation', () => {
     expect(new Set(work.records('out.csv').map(({ answer }) => answer))).toEqual(new Set(['positive']));
   });
 
+  const check = async (job: object) => {
+    const path = work.job({
+      service: CHAT,
+      input: { path: 'in.csv' },
+      prompt: 'Review: {{ review }}',
+      ...job,
+    });
+    const ended = await work.call(['check', path, '--json'], {});
+    expect(ended.code, ended.stderr).toBe(0);
+    return JSON.parse(ended.stdout);
+  };
+
+  it('is quoted with the tokens around the messages: exact for a known model, a range for others', async () => {
+    const known = await check({ system: 'Judge.', parameters: { max_tokens: 5 } });
+    expect(known.tokens).toMatchObject({
+      // Four around each message, three before the answer; Judge. has two, each prompt three.
+      ...{ tokenizer: 'cl100k_base', tokenizer_assumed: false, prompt_tokens: 3 * (2 * 4 + 3 + 2 + 3) },
+      completion_tokens: { least: 0, most: 15 },
+    });
+    const other = await check({ service: { ...CHAT, deployment: 'my-model' } });
+    expect(other.tokens).toMatchObject({ tokenizer: 'o200k_base', tokenizer_assumed: true });
+    expect(other.tokens.total_tokens.least).toBeLessThan(other.tokens.prompt_tokens);
+  });
+
+  it('is quoted with what a cache can hold: the common beginning, and what the columns hide', async () => {
+    const text = 'word '.repeat(2000);
+    const first = await check({ system: text, prices: { prompt: 1, cached: 0.5, completion: 1 } });
+    const { prompt_tokens } = first.tokens;
+    expect(first.cacheable_prompt_share).toBeGreaterThan(0.99);
+    expect(first.cacheable_prompt_tokens).toBeGreaterThan(6000);
+    expect(first.cost.least).toBeCloseTo((prompt_tokens - first.cacheable_prompt_tokens / 2) / 1000);
+    const hidden = await check({ prompt: `{{ review }} ${text}` });
+    expect(hidden.cacheable_prompt_share).toBeLessThan(0.01);
+    expect(hidden.cacheable_at_best).toEqual({ columns: ['review'], prompt_tokens: expect.any(Number) });
+    expect(hidden.cacheable_at_best.prompt_tokens).toBeGreaterThan(6000);
+  });
+
+  it('costs less for cached tokens, in the summary and in the budget', async () => {
+    script = () => ({ json: chatBody({ prompt_tokens: 1000, cached_tokens: 1000, completion_tokens: 0 }) });
+    const prices = { prompt: 1, cached: 0.1, completion: 1 };
+    // Three answers cost 0.3, and would cost 3 without a cache.
+    const limits = { budget: { cost: 0.5 }, concurrency: 1 };
+    const ended = await run({ prices, limits, parameters: { max_tokens: 1 } });
+    expect(ended.code, ended.stderr).toBe(0);
+    expect(work.json('out.summary.json')).toMatchObject({ cost: 0.3 });
+  });
+
   it.each([
     [
       { service: { operation: 'caht', deployment: 'm' } },

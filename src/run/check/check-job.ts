@@ -1,5 +1,6 @@
 import type { Settings } from '../../config/settings.js';
 import { rowRequest } from '../../prompt/row-request.js';
+import { textsOf } from '../../prompt/prompt-text.js';
 import { loadTokenizer, promptCounter } from '../../prompt/tokens.js';
 import { type ProgressDisplay, startProgress } from '../../render/progress.js';
 import { canDraw } from '../../render/screen.js';
@@ -42,11 +43,22 @@ export async function checkJob(settings: Settings, context: CheckContext): Promi
     const likely = await mistakes(settings, input, plan, context.halt);
     const inspected = await inspect(input, plan, settings, counting, context);
     const columns = plan.format.names;
-    const surveyed = { sha256: input.survey.sha256, rows: input.total, columns, mistakes: likely };
+    const { sha256 } = input.survey;
+    const template = ownText(plan, counting);
+    const surveyed = { sha256, rows: input.total, columns, mistakes: likely, template };
     return checkReport(settings, surveyed, counting, inspected);
   } finally {
     input.discard();
   }
+}
+
+/** Of a prompt without the values of its columns. */
+function ownText({ requests: { template, operation } }: Plan, { encoding }: Counting) {
+  if (template === null) return null;
+  const empty = operation.promptOf(template.render({ number: 0, line: 0, fields: new Map(), bytes: 0 }));
+  const { count } = loadTokenizer(encoding);
+  const texts = 'prompt' in empty ? textsOf(empty.prompt) : [];
+  return { names: template.names, tokens: texts.reduce((sum, text) => sum + count(text), 0) };
 }
 
 /** First reading: is the file complete, and which columns does it have? */

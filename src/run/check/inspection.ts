@@ -6,6 +6,7 @@ import { isRepeatable, requestText } from '../../prompt/reuse-keys.js';
 import { emptyFields, type RowRequest } from '../../prompt/row-request.js';
 import { answerBytes, LARGEST_ANSWER } from '../../service/answer-size.js';
 import { candidatesOf, DEFAULT_MAX_TOKENS } from '../../service/parameters.js';
+import { CommonBeginning } from './common-beginning.js';
 import { added, NO_TOKENS, type TokenSums } from './quote.js';
 
 export interface InspectionRules {
@@ -52,6 +53,8 @@ export interface Inspected {
   /** Share of the prompts not in Latin script, from 0 to 1: by tokens, estimated from bytes per character. */
   readonly other_scripts: number;
   readonly longest_prompt: Pick<RenderedPrompt, 'row' | 'line' | 'tokens'> | null;
+  /** Tokens at the beginning of the prompts that are the same in every row, over all rows. */
+  readonly cacheable: number;
   /** Without retries. */
   readonly requests: number;
   readonly duplicates: DuplicateRows;
@@ -66,6 +69,7 @@ export class Inspection {
   readonly #warnings = new Findings();
   readonly #duplicates = new Duplicates();
   readonly #requests: RequestCount;
+  readonly #beginning = new CommonBeginning();
   #total = 0;
   #sent = 0;
   #copied = 0;
@@ -119,10 +123,19 @@ export class Inspection {
       tokens: this.#tokens,
       other_scripts: this.#otherScripts / Math.max(1, this.#tokens.prompt_tokens),
       longest_prompt: this.#longest,
+      cacheable: this.#cacheable(),
       requests: this.#requests.requests,
       duplicates: this.#duplicates.result(),
       first_prompt: this.#first,
     };
+  }
+
+  #cacheable(): number {
+    const { prompt } = this.#beginning;
+    if (prompt === null) return 0;
+    const { count } = this.rules;
+    const inEach = count(prompt) - count(typeof prompt === 'string' ? '' : []);
+    return Math.min(this.#tokens.prompt_tokens, this.#sent * inEach);
   }
 
   #settled(row: Row, outcome: Outcome): void {
@@ -161,6 +174,7 @@ export class Inspection {
     const { goldInPrompt: gold } = this.rules;
     if (gold !== null && emptyFields(row, [gold]).length === 0) this.#warnings.add(row, goldIsSent(gold));
     this.#sent++;
+    this.#beginning.add(prompt);
     this.#tokens = added(this.#tokens, sums);
     this.#otherScripts += tokens * Math.min(1, Buffer.byteLength(text) / Math.max(1, text.length) - 1);
     if (tokens > (this.#longest?.tokens ?? -1)) this.#longest = { row: number, line, tokens };
