@@ -1,3 +1,4 @@
+import { REFUSED } from '../answer/answer.js';
 import { count, counted } from '../core/figures.js';
 import type { Problem } from '../core/model.js';
 import { type Abstention, type Scores, scoresOf } from './scores.js';
@@ -17,7 +18,10 @@ export interface Require {
 
 export type AnswerCounts = Pick<Tally, 'rows' | 'invalid' | 'gold' | 'abstained'>;
 
+/** Refusals included. */
 export const invalidOf = ({ invalid = {} }: Pick<AnswerCounts, 'invalid'>): number => sumOf(invalid);
+
+export const refusedOf = ({ invalid = {} }: Pick<AnswerCounts, 'invalid'>): number => invalid[REFUSED] ?? 0;
 
 /** Rows with a usable answer, or blocked by a filter: these reached the service. */
 export const usableOf = (counts: AnswerCounts): number =>

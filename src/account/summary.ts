@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import * as z from 'zod';
 import { CALLS, eachOf } from '../core/counters.js';
-import { type AnswerSource, type Problem, STATUSES, type Usage } from '../core/model.js';
+import { type AnswerSource, type Problem, STATUSES, type Tokens, type Usage } from '../core/model.js';
 import { writtenSchema } from '../output/written.js';
 import { driftSchema } from './drift.js';
 import type { GoldTally } from './gold-tally.js';
 import { percentiles } from './latency.js';
-import { invalidOf } from './require.js';
+import { invalidOf, refusedOf } from './require.js';
 import { scoresOf, scoresSchema } from './scores.js';
 import { type StepFacts, stepFactsSchema } from './steps.js';
 import { rowsCalled, type Tally, tallySchema } from './tally.js';
@@ -17,6 +17,8 @@ import { amount, counts, type DeepReadonly, moment, words } from './untrusted.js
 /** Currency units per 1,000 tokens. */
 export interface Prices {
   readonly prompt: number;
+  /** Of prompt tokens from the service's cache. @default as the others */
+  readonly cached?: number | undefined;
   readonly completion: number;
 }
 
@@ -36,7 +38,14 @@ export const SOURCES = [
 const LONGEST_PROMPT = 20_000;
 
 const rowCounts = z.object({ total: amount, ...eachOf(STATUSES, () => amount) });
-const usage = z.object({ prompt_tokens: amount, completion_tokens: amount, total_tokens: amount });
+const usage = z.object({
+  prompt_tokens: amount,
+  completion_tokens: amount,
+  total_tokens: amount,
+  /** Parts of the two; absent where the service tells of none. */
+  cached_tokens: z.exactOptional(amount),
+  reasoning_tokens: z.exactOptional(amount),
+});
 
 /** Data that cannot be recomputed from the figures, for reports, retries and comparisons. */
 const detailsSchema = z.object({
@@ -135,6 +144,8 @@ export const summarySchema = z.object({
   answers: counts,
   /** Completed rows with an invalid answer. */
   answers_invalid: amount,
+  /** Completed rows that the model refused to answer. */
+  answers_refused: amount,
   /** Completed rows whose label was left out for low confidence. */
   answers_abstained: amount,
   /** Completed rows with an answer, by its origin. */
@@ -252,7 +263,8 @@ export function summarise(parts: SummaryParts): StoredSummary {
     rows: { total, completed, filtered, failed, skipped },
     finish_reasons: tally.finish_reasons,
     answers: tally.answers,
-    answers_invalid: invalidOf(tally),
+    answers_invalid: invalidOf(tally) - refusedOf(tally),
+    answers_refused: refusedOf(tally),
     answers_abstained: tally.abstained ?? 0,
     answer_sources: sourcesOf(tally),
     ...(tally.without_confidence !== undefined && {
@@ -333,32 +345,35 @@ const NO_GOLD: GoldTally = { rows: 0, right: 0, unanswered: 0 };
 
 /** By how rows ended; the parts add up to the total. Completed rows are split unless all are answered. */
 export function outcomeParts(summary: Reconciled): [name: string, rows: number][] {
-  const { rows, answers_invalid: invalid, answers_abstained: abstained } = summary;
-  const answered = rows.completed - invalid - abstained;
+  const { rows } = summary;
+  const without = unanswered(summary);
+  const answered = without.reduce((left, [, count]) => left - count, rows.completed);
   const completed: [string, number][] =
     answered === rows.completed
       ? [['completed', answered]]
-      : [
-          ['answered', answered],
-          ['invalid', invalid],
-          ...(abstained === 0 ? [] : [['abstained', abstained] as [string, number]]),
-        ];
+      : [['answered', answered], ...without.filter(([name, count]) => name === 'invalid' || count > 0)];
   const { filtered, failed, skipped } = rows;
   return [...completed, ['filtered', filtered], ['failed', failed], ['skipped', skipped]];
 }
 
-export type Reconciled = Pick<Summary, 'rows' | 'answers_invalid' | 'answers_abstained'>;
+/** Completed rows without an answer, by why. */
+export const unanswered = (summary: Reconciled): [name: string, rows: number][] => [
+  ['invalid', summary.answers_invalid],
+  ['refused', summary.answers_refused],
+  ['abstained', summary.answers_abstained],
+];
+
+export type Reconciled = Pick<Summary, 'rows' | 'answers_invalid' | 'answers_refused' | 'answers_abstained'>;
 
 /** Only rows that were called: reused rows would make a run of few calls look fast. */
 export const calledPerSecond = (summary: Summary): number =>
   summary.duration_s > 0 ? rowsCalled(summary) / summary.duration_s : 0;
 
 /** In the currency of the prices. */
-export function costOf(usage: Pick<Usage, 'prompt_tokens' | 'completion_tokens'>, prices: Prices): number {
-  return rounded(
-    (usage.prompt_tokens * prices.prompt + usage.completion_tokens * prices.completion) / 1000,
-    6,
-  );
+export function costOf(usage: Tokens & Pick<Usage, 'cached_tokens'>, prices: Prices): number {
+  const cached = usage.cached_tokens ?? 0;
+  const prompt = (usage.prompt_tokens - cached) * prices.prompt + cached * (prices.cached ?? prices.prompt);
+  return rounded((prompt + usage.completion_tokens * prices.completion) / 1000, 6);
 }
 
 function rounded(value: number, decimals: number): number {

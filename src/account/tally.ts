@@ -115,7 +115,7 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
   const rows = { ...tally.rows };
   const finishReasons = new Counter(tally.finish_reasons, LIMITS.finishReasons);
   const answers = new Counter(tally.answers, LIMITS.answers);
-  const usage = { ...tally.usage };
+  const usage: { -readonly [name in keyof Usage]: Usage[name] } = { ...tally.usage };
   const prompt = new FilterCounter(tally.filters.prompt);
   const completion = new FilterCounter(tally.filters.completion);
   const errors = new Counter(tally.errors, LIMITS.errors);
@@ -150,17 +150,22 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
         samples.set(code, clipped(problem.message, SAMPLES.characters));
       }
     }
+    const { completion: answered } = outcome;
+    if (answered?.usage) {
+      for (const name of ['prompt_tokens', 'completion_tokens', 'total_tokens'] as const)
+        usage[name] = bounded(usage[name] + answered.usage[name]);
+      for (const name of ['cached_tokens', 'reasoning_tokens'] as const) {
+        const tokens = answered.usage[name];
+        if (tokens !== undefined) usage[name] = bounded((usage[name] ?? 0) + tokens);
+      }
+      if (answered.usage.estimated) estimated += 1;
+    }
     if (outcome.status === 'failed') continue;
 
     prompt.add(outcome.filters.prompt);
     completion.add(outcome.filters.completion);
     if (typeof outcome.completion?.finish_reason === 'string') {
       finishReasons.add(outcome.completion.finish_reason);
-    }
-    if (outcome.completion?.usage) {
-      for (const name of ['prompt_tokens', 'completion_tokens', 'total_tokens'] as const)
-        usage[name] = bounded(usage[name] + outcome.completion.usage[name]);
-      if (outcome.completion.usage.estimated) estimated += 1;
     }
     for (const name of answer?.counted ?? []) answers.add(name);
     if (outcome.status !== 'completed') continue;

@@ -4,7 +4,7 @@ import { confidenceReader } from './confidence.js';
 import { jsonReader } from './json-answer.js';
 import { labelReader, namesOf } from './label-answer.js';
 import { numberReader } from './number-answer.js';
-import { cleaned, type ReadFrom } from './text.js';
+import { cleaned, excerpt, type ReadFrom } from './text.js';
 
 export interface AnswerReader {
   /** `answer`, or the top-level properties of the JSON Schema, in order. */
@@ -17,8 +17,24 @@ export interface AnswerReader {
   read(completion: ReadFrom): Answer;
 }
 
+export const REFUSED = 'answer_refused';
+
 /** @throws UsageError for an invalid JSON Schema */
 export function answerReader(spec: AnswerSpec): AnswerReader {
+  const reader = readerOf(spec);
+  return {
+    ...reader,
+    read(completion) {
+      const { refusal } = completion;
+      if (refusal === undefined) return reader.read(completion);
+      const problem = { code: REFUSED, message: `the model refused: ${excerpt(refusal)}` };
+      const values = reader.columns.map(() => null);
+      return { ...reader.read({ text: '', finish_reason: null }), values, problem };
+    },
+  };
+}
+
+function readerOf(spec: AnswerSpec): AnswerReader {
   switch (spec.kind) {
     case 'text': {
       const read = ({ text }: ReadFrom): Answer => ({ values: [cleaned(text)], counted: [], problem: null });

@@ -1,7 +1,10 @@
 import type { Completion } from '../core/model.js';
 
 /** Log probabilities, or the other choices' votes, give the confidence. */
-export type ReadFrom = Pick<Completion, 'text' | 'finish_reason' | 'logprobs' | 'damaged' | 'others'>;
+export type ReadFrom = Pick<
+  Completion,
+  'text' | 'finish_reason' | 'refusal' | 'logprobs' | 'damaged' | 'others'
+>;
 
 /** The service often sends white space around a text. */
 export function cleaned(text: string | null): string | null {

@@ -2,22 +2,24 @@ import { lstatSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { Command } from 'commander';
+import { Command, Option } from 'commander';
 import { readEnvironment } from '../config/environment.js';
 import { defaultOutput } from '../config/settings.js';
-import { errorCode, errorText, UsageError } from '../core/errors.js';
+import { either, errorCode, errorText, UsageError } from '../core/errors.js';
 import { makeFolder } from '../core/folder.js';
 import { parseJson } from '../core/json.js';
 import { packageFile } from '../core/package-file.js';
 import { outputFormatOf } from '../output/format.js';
 import { compileTemplate } from '../prompt/template.js';
 import { escapeControls, terminalText, words } from '../render/terminal-text.js';
+import { OPERATION_NAMES, type OperationName } from '../service/operation.js';
 import { INPUT_ENDINGS } from '../source/format.js';
 import { type DataFile, jobText, type NewJobAnswer, nextCommands, readDataFile } from './job-text.js';
 import { EXIT_OF_SIGNAL, type Exit } from './signals.js';
 
 interface Options {
   readonly input?: string;
+  readonly operation?: OperationName;
   readonly prompt?: string;
   readonly labels?: string;
   readonly jsonSchema?: string;
@@ -46,9 +48,14 @@ written; 2 it is not; 130 interrupted.
 
 export function initCommand(exit: Exit): Command {
   return new Command('init')
-    .description('write a job file for a data file, after four questions')
+    .description('write a job file for a data file, after five questions')
     .argument('[data]', `the data file: ${INPUT_ENDINGS.join(' ')}, each also .gz`)
     .option('--input <file>', 'the data file, in place of the argument')
+    .addOption(
+      new Option('--operation <name>', 'what the deployment does (default: completions)').choices(
+        OPERATION_NAMES,
+      ),
+    )
     .option('--prompt <text>', 'what to do with each row; {{ column }} puts a column in')
     .option('--labels <a,b,…>', 'the answer is one of these')
     .option('--json-schema <file>', 'the answer is JSON of this JSON Schema')
@@ -101,22 +108,24 @@ async function write(
   const environment = readEnvironment(process.env);
   const data =
     (await (given === undefined
-      ? questions?.ask(['1/4  Which data file?'], readDataFile)
+      ? questions?.ask(['1/5  Which data file?'], readDataFile)
       : readDataFile(given))) ?? lacking('the data file', 'it as the argument');
   const name = options.name ?? nameOf(data.path);
   const file = options.job ?? join('jobs', `${name}.yaml`);
   if (options.force !== true) assertFree(file);
+  const operation =
+    options.operation ?? (await questions?.ask(OPERATION_QUESTION, operationIn)) ?? 'completions';
   const task =
     options.prompt?.trim() ??
     (await questions?.ask(taskQuestion(data), (line) => taskIn(line, data))) ??
     (data.hasPrompts ? '' : lacking('what to do with each row', '--prompt TEXT'));
   const answer = answerOf(options) ?? (await questions?.ask(ANSWER_QUESTION, answerIn)) ?? null;
   const usual = defaultOutput(name, undefined, data.path);
-  const outputQuestion = ['', `4/4  Where are the answers written? Nothing: ${usual}`];
+  const outputQuestion = ['', `5/5  Where are the answers written? Nothing: ${usual}`];
   const path =
     options.output ?? (await questions?.ask(outputQuestion, (line) => outputIn(line || usual))) ?? usual;
   const schema = schemaPath(file);
-  const text = jobText({ name, data, task, answer, output: path, file, schema }, environment);
+  const text = jobText({ name, operation, data, task, answer, output: path, file, schema }, environment);
   save(file, text, options.force === true);
   const [check, rehearse] = nextCommands(file);
   output.write(terminalText(`\n${file} is written. What comes next:\n\n  ${check}\n  ${rehearse}\n`));
@@ -137,13 +146,24 @@ function onlyOne(data: string | undefined, { input, labels, jsonSchema }: Option
   );
 }
 
+const OPERATION_QUESTION = [
+  '',
+  '2/5  What does the deployment do? completions: it continues a text. chat: it answers messages, as most models of today do. Nothing: completions',
+];
+
+function operationIn(line: string): OperationName {
+  const name = OPERATION_NAMES.find((known) => known === (line.toLowerCase() || 'completions'));
+  if (name !== undefined) return name;
+  throw new UsageError('unknown_operation', `Say ${either(OPERATION_NAMES)}, got ${line}`);
+}
+
 function taskQuestion({ columns, text, hasPrompts }: DataFile): string[] {
   const added = text === null ? '' : ` Without one, ${text.tag} is added: it has the longest texts.`;
   const own = hasPrompts ? ' Nothing: each row brings its own prompt.' : '';
   return [
     `     Columns: ${columns.slice(0, 20).join(', ')}${columns.length > 20 ? ', …' : ''}`,
     '',
-    `2/4  What is to be done with each row? {{ column }} puts a column in.${added}${own}`,
+    `3/5  What is to be done with each row? {{ column }} puts a column in.${added}${own}`,
   ];
 }
 
@@ -156,7 +176,7 @@ function taskIn(line: string, data: DataFile): string {
 
 const ANSWER_QUESTION = [
   '',
-  '3/4  What are the answers? Labels with commas between them, a file.json with a JSON Schema, or nothing for free text.',
+  '4/5  What are the answers? Labels with commas between them, a file.json with a JSON Schema, or nothing for free text.',
 ];
 
 function answerIn(line: string): NewJobAnswer {

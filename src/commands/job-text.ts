@@ -9,7 +9,8 @@ import { shellWord } from '../core/started.js';
 import { compileTemplate, type TemplateInput } from '../prompt/template.js';
 import { loadTokenizer } from '../prompt/tokens.js';
 import { escapeControls, words } from '../render/terminal-text.js';
-import { ASSUMED_MODEL } from '../service/catalogue.js';
+import { assumedModel } from '../service/catalogue.js';
+import { type Operation, type OperationName, operationOf } from '../service/operation.js';
 import { firstRows } from '../source/source.js';
 
 /** What the first rows of a data file show. `name` also says which rows were read, for messages. */
@@ -58,6 +59,7 @@ function firstNamed(names: readonly string[], input: TemplateInput): DataFile['t
 
 export interface NewJob {
   readonly name: string;
+  readonly operation: OperationName;
   readonly data: DataFile;
   /** The task for each row, or a whole template; empty when the rows have their own prompts. */
   readonly task: string;
@@ -92,7 +94,8 @@ const WIDTH = 100;
 const NAMED = 30;
 
 function textOf(job: NewJob): string {
-  const { name, data, answer, output, file, schema } = job;
+  const { name, operation, data, answer, output, file, schema } = job;
+  const called = operationOf({ operation });
   const { prompt, about } = promptOf(job);
   const names = data.columns.slice(0, NAMED).join(', ');
   const more = data.columns.length > NAMED ? ` and ${data.columns.length - NAMED} more` : '';
@@ -107,8 +110,9 @@ function textOf(job: NewJob): string {
     field({ name }),
     '',
     'service:',
-    `  deployment: ${ASSUMED_MODEL.id} # the name of your deployment, as in its address`,
-    '  # style: openai # for vLLM, llama.cpp, Ollama and others with /v1/completions; deployment is the model',
+    `  operation: ${operation}`,
+    `  deployment: ${assumedModel(called).id} # the name of your deployment, as in its address`,
+    `  # style: openai # for vLLM, llama.cpp, Ollama and others with /v1/${called.path}; deployment is the model`,
     '',
     'input:',
     `  ${field({ path: data.path })}`,
@@ -121,7 +125,7 @@ function textOf(job: NewJob): string {
       ? ['# Each row brings its own prompt.', '']
       : ['# {{ column }} is that column of the row.', stringify({ prompt }, { lineWidth: 0 })]),
     'parameters:',
-    `  max_tokens: ${maxTokens(answer)} # an answer is cut off there`,
+    `  max_tokens: ${maxTokens(answer, called)} # an answer is cut off there`,
     '  temperature: 0 # the most likely answer, the same one each time',
     '',
     ...answerLines(answer),
@@ -210,10 +214,10 @@ function answerLines(answer: NewJobAnswer): string[] {
 }
 
 /** Enough for the longest label and the white space before it; a starting value for JSON and free text. */
-function maxTokens(answer: NewJobAnswer): number {
+function maxTokens(answer: NewJobAnswer, { encoding }: Operation): number {
   if (answer === null) return 200;
   if ('json' in answer) return 300;
-  const { count } = loadTokenizer(ASSUMED_MODEL.encoding);
+  const { count } = loadTokenizer(encoding);
   return Math.max(...answer.labels.map((label) => count(` ${label}`))) + 4;
 }
 

@@ -180,7 +180,8 @@ function print(
   settings: Settings,
 ): void {
   const { jobFile, emulated } = settings;
-  const forReview = summary.answers_abstained + summary.answers_invalid > 0 ? review : null;
+  const { answers_abstained, answers_invalid, answers_refused } = summary;
+  const forReview = answers_abstained + answers_invalid + answers_refused > 0 ? review : null;
   const written: [string, string][] =
     files === null
       ? []

@@ -73,6 +73,12 @@ async function tryPrompts(
 ): Promise<number> {
   const environment = readEnvironment(process.env);
   const { onFinish: _, schedule: __, ...job } = readJobFile(jobPath, environment);
+  if (job.messages !== null)
+    throw new UsageError(
+      'try_needs_prompt',
+      `${jobPath} has messages, and try compares two of the field prompt`,
+      'Write the last message as prompt and the others as system, or compare two runs with promptmill compare.',
+    );
   const named = (path: string): string => (flags.emulate ? marked(path, 'emulated') : path);
   const stem = stemOf(
     (

@@ -134,7 +134,8 @@ function received(issue: z.core.$ZodIssue): string {
 
 function remedy(issue: z.core.$ZodIssue): string {
   if (issue.code === 'invalid_value' && typeof issue.input === 'string') {
-    if (written(issue.path) === 'service.style' && /chat/i.test(issue.input)) return `: ${NO_CHAT}`;
+    if (written(issue.path) === 'service.style' && /chat/i.test(issue.input))
+      return ': for conversation models write service: { operation: chat }';
     const near = nearest(issue.input, issue.values.map(String));
     return near === null ? '' : `; did you mean ${near}?`;
   }
@@ -202,8 +203,6 @@ function unknownField(key: string, parent: readonly PropertyKey[], group: unknow
     const others = choicesAt(parent).filter((name) => name !== key && Object.hasOwn(Object(group), name));
     return `${written(parent)} has ${[key, ...others].join(' and ')}: remove one of them`;
   }
-  const notYet = CHAT.get(key);
-  if (notYet !== undefined) return `${unknown}: ${notYet}`;
   const refused = parent[0] === 'parameters' && parent.length === 1 ? refusedParameter(key) : null;
   if (refused !== null) return `${written(place)} ${refused}`;
   const variable = VARIABLES.get(key);
@@ -232,15 +231,6 @@ const VARIABLES: ReadonlyMap<string, string> = new Map([
   ['base_url', 'PROMPTMILL_BASE_URL'],
   ['url', 'PROMPTMILL_BASE_URL'],
   ['queue', 'PROMPTMILL_QUEUE'],
-]);
-
-const NO_CHAT = 'conversation (chat) endpoints cannot be called yet';
-const AS_PROMPT = `${NO_CHAT}: write the whole text as prompt, for a deployment of a completions model`;
-
-const CHAT: ReadonlyMap<string, string> = new Map([
-  ['messages', AS_PROMPT],
-  ['system', AS_PROMPT],
-  ['operation', `${NO_CHAT}: take the line out, and name a deployment of a completions model`],
 ]);
 
 /** Names that other tools use for our fields. */

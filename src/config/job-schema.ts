@@ -3,13 +3,19 @@ import { schemaProblems } from '../answer/json-answer.js';
 import { SEPARATOR } from '../answer/label-answer.js';
 import type { AnswerSpec } from '../core/answer-spec.js';
 import { either } from '../core/errors.js';
-import type { Parameters } from '../core/model.js';
+import { type Parameters, ROLES } from '../core/model.js';
 import { OUTPUT_ENDINGS } from '../output/format.js';
 import type { ReuseSettings } from '../prompt/reuse-keys.js';
-import { CALLABLE_MODEL_IDS, modelProblem } from '../service/catalogue.js';
+import { CALLABLE_MODEL_IDS, CALLABLE_MODELS, modelProblem } from '../service/catalogue.js';
 import { type EndpointSpec, endpointSpecSchema } from '../service/endpoint-spec.js';
-import { OPERATIONS } from '../service/operation.js';
-import { MOST_CHOICES, parametersSchema } from '../service/parameters.js';
+import { OPERATIONS, operationOf } from '../service/operation.js';
+import {
+  anyParametersSchema,
+  checkParameters,
+  listedLogprobs,
+  MOST_CHOICES,
+  withLimit,
+} from '../service/parameters.js';
 import { INPUT_ENDINGS, INPUT_FORMAT_NAMES } from '../source/format.js';
 import { cronProblem, timezoneProblem } from './cron.js';
 import { labelNames, labelsSchema } from './labels-schema.js';
@@ -32,18 +38,20 @@ const AUTO = { most: 100, unheard: 20 };
 export const callsAtOnce = (concurrency: Concurrency): typeof AUTO =>
   concurrency === 'auto' ? AUTO : { most: concurrency, unheard: concurrency };
 
-const MODEL_TYPES = either(OPERATIONS.map(({ models }) => models));
 const PATHS = either(OPERATIONS.map(({ path }) => path));
 
 const serviceSchema = z.strictObject({
+  operation: endpointSpecSchema.shape.operation
+    .default('completions')
+    .describe(
+      'What is called. completions: a prompt is continued, by a model of the completions type. chat: messages are answered, by ' +
+        'one of the conversation type.',
+    ),
   deployment: text.describe(
-    `Name of the deployment to call, as in the endpoint path. Must be a model of the ${MODEL_TYPES} type.`,
+    'Name of the deployment to call, as in the endpoint path. Its model must be of the type that the operation takes.',
   ),
   model: z
-    .enum(CALLABLE_MODEL_IDS, {
-      error: ({ input }) =>
-        (typeof input === 'string' ? modelProblem(input) : null) ?? 'must be the name of a model',
-    })
+    .enum(CALLABLE_MODEL_IDS, `must be ${CALLABLE_MODELS}, or be left away for any other`)
     .optional()
     .describe(
       'Model behind the deployment, for its tokenizer and its context window, and for the answers of a rehearsal. ' +
@@ -250,6 +258,9 @@ const answerSchema = z
 /** Prices of tokens, in any currency. */
 export const pricesSchema = z.strictObject({
   prompt: price.describe('Price of 1,000 prompt tokens.'),
+  cached: price
+    .optional()
+    .describe('Price of 1,000 prompt tokens that the service had in its cache. Default: as the others.'),
   completion: price.describe('Price of 1,000 completion tokens.'),
 });
 
@@ -452,8 +463,14 @@ const onFinishSchema = z
 
 /** Parameters that a row may not change, by the field of the job that fixes them. */
 const FIXED_PARAMETERS = {
-  confidence: { names: ['temperature', 'logprobs', 'echo'], where: 'where answer.confidence is logprobs' },
-  votes: { names: ['n', 'best_of', 'temperature', 'logprobs'], where: 'where answer.votes is given' },
+  confidence: {
+    names: ['temperature', 'logprobs', 'top_logprobs', 'echo'],
+    where: 'where answer.confidence is logprobs',
+  },
+  votes: {
+    names: ['n', 'best_of', 'temperature', 'logprobs', 'top_logprobs'],
+    where: 'where answer.votes is given',
+  },
 } as const;
 
 function confidenceProblems(job: ConfidenceParts) {
@@ -490,6 +507,8 @@ function sureness(answer: ConfidenceParts['answer']) {
 
 function logprobsProblems({ answer, parameters, row_parameters }: ConfidenceParts) {
   const { temperature, logprobs, echo } = parameters;
+  const listed = listedLogprobs(parameters);
+  const field = typeof logprobs === 'number' ? 'logprobs' : 'top_logprobs';
   const must = (field: string, what: string, input: unknown) =>
     problem(
       `parameters.${field}`,
@@ -502,7 +521,7 @@ function logprobsProblems({ answer, parameters, row_parameters }: ConfidencePart
       'where answer.confidence is logprobs: the first token tells of one label only',
     ),
     ...(temperature ? [must('temperature', '0', temperature)] : []),
-    ...(typeof logprobs === 'number' && logprobs < 5 ? [must('logprobs', '5', logprobs)] : []),
+    ...(listed !== null && listed < LISTED ? [must(field, String(LISTED), listed)] : []),
     ...(echo ? [must('echo', 'false', echo)] : []),
     ...fixedProblems(row_parameters, FIXED_PARAMETERS.confidence),
   ];
@@ -511,7 +530,7 @@ function logprobsProblems({ answer, parameters, row_parameters }: ConfidencePart
 function votesProblems({ answer, parameters, row_parameters }: ConfidenceParts, votes: number) {
   const { temperature, n, best_of, logprobs } = parameters;
   const without = (field: string, why: string, input: unknown) =>
-    typeof input === 'number'
+    typeof input === 'number' || input === true
       ? [problem(`parameters.${field}`, `must be left out where answer.votes is given: ${why}`, input)]
       : [];
   const same = 'must be above 0, or left out, where answer.votes is given: at 0 all votes are the same';
@@ -597,6 +616,67 @@ interface ConfidenceParts {
   readonly output: z.output<typeof outputSchema>;
 }
 
+/** What the operation of the job does not take. */
+function operationProblems({
+  service,
+  prompt,
+  system,
+  messages,
+  parameters,
+  row_parameters,
+}: OperationParts) {
+  const operation = operationOf(service);
+  const takesMessages = operation.asked === 'messages';
+  const asked = { system, messages };
+  const given = (['system', 'messages'] as const).filter((field) => asked[field] !== undefined);
+  const checked = checkParameters(parameters, operation.parameters);
+  const model = service.model === undefined ? null : modelProblem(service.model, operation);
+  const mixed = takesMessages && messages !== undefined ? operation.promptOf(messages) : null;
+  const beside = (field: string, other: string, remedy: string) => [
+    problem(field, `cannot stand beside ${other}: ${remedy}`, asked),
+  ];
+  return [
+    ...(model === null ? [] : [problem('service.model', model, service.model)]),
+    ...(takesMessages
+      ? []
+      : given.map((field) =>
+          problem(
+            field,
+            `needs service: { operation: chat }: the ${operation.name} operation takes one text, the prompt`,
+            asked,
+          ),
+        )),
+    ...(mixed !== null && 'problem' in mixed
+      ? [problem('messages', mixed.problem.replace(/^messages /, ''), asked)]
+      : []),
+    ...(messages !== undefined && prompt !== undefined
+      ? beside('messages', 'prompt', 'write the prompt as the last message, { role: user, content: … }')
+      : []),
+    ...(messages !== undefined && system !== undefined
+      ? beside('system', 'messages', 'write it as the first message, { role: system, content: … }')
+      : []),
+    ...(checked.ok ? [] : checked.problems).map(({ path, why }) => problem(`parameters.${path}`, why)),
+    ...(parameters.max_tokens !== undefined && parameters.max_completion_tokens !== undefined
+      ? beside('parameters.max_tokens', 'max_completion_tokens', 'they are the same limit, keep one')
+      : []),
+    ...(typeof parameters.top_logprobs === 'number' && parameters.logprobs !== true
+      ? [problem('parameters.top_logprobs', 'needs logprobs: true', parameters.top_logprobs)]
+      : []),
+    ...row_parameters.flatMap((name, i) => {
+      if (Object.hasOwn(operation.parameters.shape, name)) return [];
+      const message = `is no parameter of the ${operation.name} operation: take it out`;
+      return [{ path: ['row_parameters', i], message, input: name }];
+    }),
+  ];
+}
+
+interface OperationParts extends Pick<ConfidenceParts, 'parameters' | 'row_parameters'> {
+  readonly service: z.output<typeof serviceSchema>;
+  readonly prompt?: string | undefined;
+  readonly system?: string | undefined;
+  readonly messages?: readonly object[] | undefined;
+}
+
 interface JobParts extends ConfidenceParts {
   readonly limits: z.output<typeof limitsSchema>;
   readonly prices?: unknown;
@@ -613,11 +693,17 @@ const jobFileSchema = z
     prompt: text
       .optional()
       .describe(
-        'Mustache template; {{ column }} is filled in from the row. Default: the row\'s "prompt" field.',
+        'Mustache template; {{ column }} is filled in from the row. In the chat operation the message of the user. Default: the row\'s "prompt" field.',
       ),
-    parameters: parametersSchema.prefault({}).describe('Fields of every request.'),
+    system: text.optional().describe('Template of the system message, in the chat operation. Default: none.'),
+    messages: z
+      .array(z.strictObject({ role: z.enum(ROLES), content: text.describe('Mustache template.') }))
+      .min(1)
+      .optional()
+      .describe('The whole conversation, in the chat operation, in place of system and prompt.'),
+    parameters: anyParametersSchema.prefault({}).describe('Fields of every request.'),
     row_parameters: z
-      .array(parametersSchema.keyof())
+      .array(anyParametersSchema.keyof())
       .default([])
       .describe('Columns that override the parameter of the same name for their row.'),
     answer: answerSchema.optional(),
@@ -651,6 +737,7 @@ const jobFileSchema = z
   })
   .check(({ value, issues }) => {
     for (const found of [
+      ...(issues.length > 0 ? [] : operationProblems(value)),
       ...scoreProblems(value),
       ...needProblems(value),
       ...confidenceProblems(value),
@@ -669,15 +756,24 @@ export function jobJsonSchema(): Record<string, unknown> {
 
 /** A checked job file, in the names of the code: times in milliseconds, `null` for a missing value. */
 export const jobSchema = jobFileSchema.transform((file) => {
-  const { service, input, prompt = null, answer, output, limits, drift = null, ...others } = file;
-  const { parameters, row_parameters: rowParameters, on_finish: onFinish, ...job } = others;
+  const { service, input, answer, output, limits, drift = null, ...others } = file;
+  const {
+    prompt = null,
+    system = null,
+    messages = null,
+    parameters,
+    row_parameters: rowParameters,
+    on_finish: onFinish,
+    ...job
+  } = others;
   const { format, encoding, delimiter, require, dedupe, only_new: onlyNew, id = null } = input;
   const { confidence, votes } = sureness(answer);
   const onInvalid = onInvalidOf(answer);
+  const operation = operationOf(service);
   return {
     ...job,
     endpoint: {
-      operation: 'completions',
+      operation: service.operation,
       deployment: service.deployment,
       ...(service.model !== undefined && { model: service.model }),
       apiVersion: service.api_version,
@@ -693,7 +789,13 @@ export const jobSchema = jobFileSchema.transform((file) => {
     },
     reuse: { dedupe, onlyNew, id } satisfies ReuseSettings,
     prompt,
-    parameters: { ...parameters, ...(votes ? { n: votes } : confidence && LOGPROBS) } satisfies Parameters,
+    system,
+    messages,
+    parameters: {
+      ...operation.defaults,
+      ...withLimit(parameters),
+      ...(votes ? { n: votes } : confidence && { ...operation.listed(LISTED), temperature: 0 }),
+    } satisfies Parameters,
     rowParameters,
     fixedParameters: votes ? FIXED_PARAMETERS.votes : confidence ? FIXED_PARAMETERS.confidence : null,
     answer: answerSpec(answer),
@@ -707,7 +809,9 @@ export const jobSchema = jobFileSchema.transform((file) => {
     limits: {
       concurrency: limits.concurrency,
       chunkSize: limits.chunk_size ?? null,
-      promptsPerRequest: limits.prompts_per_request,
+      promptsPerRequest: Math.min(limits.prompts_per_request, operation.promptsPerCall),
+      /** The operation takes fewer prompts in a request than the job asks for. */
+      lessPacked: limits.prompts_per_request > operation.promptsPerCall,
       requestsPerMinute: limits.requests_per_minute ?? null,
       tokensPerMinute: limits.tokens_per_minute ?? null,
       tokenEstimate: limits.token_estimate,
@@ -747,8 +851,8 @@ function budgetOf({
   return { tokens: budget.tokens ?? null, cost: budget.cost ?? null };
 }
 
-/** As many alternatives per token as the service reports, for its likeliest choice. */
-const LOGPROBS = { logprobs: 5, temperature: 0 } as const;
+/** As many alternatives per token as every operation reports. */
+const LISTED = 5;
 
 function answerSpec(answer: JobFile['answer']): AnswerSpec {
   if (answer === undefined) return { kind: 'text' };

@@ -6,6 +6,8 @@ import { isMarked, marked } from '../output/output-name.js';
 import type { RecordedJob } from '../output/reader.js';
 import type { OriginColumn } from '../output/result-columns.js';
 import type { ReuseSettings } from '../prompt/reuse-keys.js';
+import { operationOf } from '../service/operation.js';
+import { listedLogprobs } from '../service/parameters.js';
 import { formatNamed, formatOfName } from '../source/format.js';
 import type { Environment } from './environment.js';
 import { type Concurrency, callsAtOnce, type NamedJob } from './job-schema.js';
@@ -136,7 +138,7 @@ export function logLevelOf(value: string): LogLevel {
 
 export type RecordSettings = Pick<
   Settings,
-  'answer' | 'output' | 'reuse' | 'answerSource' | 'parameters' | 'rowParameters'
+  'endpoint' | 'answer' | 'output' | 'reuse' | 'answerSource' | 'parameters' | 'rowParameters'
 >;
 
 /** Writers and readers must use the same options: an input column named like a result is renamed. */
@@ -147,10 +149,11 @@ export function recordOptions(job: RecordSettings): RecordedJob {
     answer: answerReader(job.answer),
     select: output.columns ?? undefined,
     formulas: output.formulas,
+    tellsMore: operationOf(job.endpoint).tellsMore,
     origins: originColumns(job.reuse),
     answerSource: job.answerSource,
     probabilities: output.probabilities,
-    logprobs: typeof parameters.logprobs === 'number' || job.rowParameters.includes('logprobs'),
+    logprobs: listedLogprobs(parameters) !== null || job.rowParameters.includes('logprobs'),
   };
 }
 

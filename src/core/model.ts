@@ -70,6 +70,10 @@ export interface Usage {
   readonly prompt_tokens: number;
   readonly completion_tokens: number;
   readonly total_tokens: number;
+  /** Of the prompt, read from the service's cache; absent when it does not say. */
+  readonly cached_tokens?: number;
+  /** Of the completion, thought and not written; absent when the service does not say. */
+  readonly reasoning_tokens?: number;
   /** The row shared a request with others: its part of the bill is proportional to its own tokens. */
   readonly estimated?: true;
 }
@@ -87,6 +91,8 @@ export interface Completion {
   readonly id: string | null;
   /** Seconds since 1970, as the service sends it. */
   readonly created: number | null;
+  /** Why the model does not answer, in its own words; then there is no text. */
+  readonly refusal?: string;
   /** Log probabilities in the form of the operation; only when the request asks for them. */
   readonly logprobs?: Json;
   /**
@@ -158,6 +164,8 @@ export interface Filtered extends Called {
 export interface Failed extends Called {
   readonly status: 'failed';
   readonly error: Problem;
+  /** Set when the service sent an answer, which is billed, but no text. */
+  readonly completion?: Completion;
 }
 
 /** A required field of the row is empty; nothing was sent. */
@@ -172,14 +180,28 @@ export const STATUSES = ['completed', 'filtered', 'failed', 'skipped'] as const 
 /** The outcomes that a worker produces; the others are known before anything is sent. */
 export type CalledOutcome = Completed | Filtered | Failed;
 
-/** The request fields that shape a completion: all of the service's except `prompt` and `stream`. */
+export const ROLES = ['developer', 'system', 'user', 'assistant'] as const;
+
+export interface Message {
+  readonly role: (typeof ROLES)[number];
+  readonly content: string;
+}
+
+/** What is asked: a text, or a conversation where the operation takes one. */
+export type Prompt = string | readonly Message[];
+
+/** The request fields that shape an answer: all of the service's except what is asked, and `stream`. */
 export interface Parameters {
   readonly max_tokens?: number | null;
+  /** The newer name of `max_tokens`, which is set, too: some models refuse the older one. */
+  readonly max_completion_tokens?: number;
   readonly temperature?: number | null;
   readonly top_p?: number | null;
   readonly n?: number | null;
   readonly best_of?: number;
-  readonly logprobs?: number | null;
+  /** A number of alternatives, or, of chat, whether to list as many as `top_logprobs`. */
+  readonly logprobs?: number | boolean | null;
+  readonly top_logprobs?: number | null;
   readonly echo?: boolean | null;
   readonly suffix?: string | null;
   readonly stop?: string | readonly string[] | null;
@@ -187,6 +209,13 @@ export interface Parameters {
   readonly frequency_penalty?: number;
   readonly logit_bias?: { readonly [token: string]: number } | null;
   readonly user?: string;
+  readonly seed?: number | null;
+  readonly reasoning_effort?: string | null;
+  readonly verbosity?: string | null;
+  readonly response_format?: { readonly [field: string]: Json };
+  readonly service_tier?: string | null;
+  /** Fields of a server's own, sent unchecked beside the others. */
+  readonly extra_body?: { readonly [field: string]: Json };
 }
 
 export interface Answer {

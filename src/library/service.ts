@@ -1,8 +1,9 @@
 import type { Environment } from '../config/environment.js';
 import type { Settings } from '../config/settings.js';
-import { ASSUMED_MODEL, modelBehind } from '../service/catalogue.js';
+import { assumedModel, modelBehind } from '../service/catalogue.js';
 import { callUrl, type ServiceAccess } from '../service/endpoint.js';
 import { KeyRing } from '../service/keys.js';
+import { operationOf } from '../service/operation.js';
 import { proxyFor } from '../service/proxy.js';
 
 interface Service extends ServiceAccess {
@@ -16,9 +17,11 @@ export async function service(
   say: (line: string) => void,
 ): Promise<Service> {
   if (settings.emulated) {
-    const { deployment } = settings.endpoint;
-    const model = modelBehind(settings.endpoint)?.id ?? ASSUMED_MODEL.id;
-    if (modelBehind(settings.endpoint) === null)
+    const { endpoint } = settings;
+    const { deployment } = endpoint;
+    const known = modelBehind(endpoint);
+    const model = (known ?? assumedModel(operationOf(endpoint))).id;
+    if (known === null)
       say(`the emulator answers for ${deployment} as ${model} would; service.model names another model`);
     // Loaded only here: a run on the service does not need it.
     const { startEmulator } = await import('../emulator/server.js');

@@ -91,11 +91,21 @@ const runNotes = (run: RunStatus): string[] => [
 ];
 
 function standingNotes(run: RunStatus): string[] {
-  const { state, waiting, stopped, missed, rows, beyond, answers_invalid: invalid } = run;
+  const {
+    state,
+    waiting,
+    stopped,
+    missed,
+    rows,
+    beyond,
+    answers_invalid: invalid,
+    answers_refused: refused,
+  } = run;
   const { seen_s, host, pid } = run;
   const failed = [
     ...(rows.failed > 0 ? [`${count(rows.failed)} failed`] : []),
     ...(invalid > 0 ? [`answers.invalid ${count(invalid)}`] : []),
+    ...(refused > 0 ? [`answers.refused ${count(refused)}`] : []),
   ];
   switch (state) {
     case 'running':

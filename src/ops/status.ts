@@ -15,6 +15,7 @@ type OfSummary =
   | 'deployment'
   | 'started_at'
   | 'answers_invalid'
+  | 'answers_refused'
   | 'stopped'
   | 'missed'
   | 'calls'
@@ -92,6 +93,7 @@ function runStatus(seen: SeenRun): RunStatus {
     seen_s: Math.round(ageMs / 1000),
     rows: { total: summary.input.rows, known: beat.known, completed, filtered, failed, skipped },
     answers_invalid: summary.answers_invalid,
+    answers_refused: summary.answers_refused,
     beyond: beat.beyond ?? 0,
     rows_per_second: rate === null ? null : Math.round(rate * 100) / 100,
     eta_s: left === null || beat.waiting !== null ? null : Math.ceil(left),

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { ABSTAINED, answerReader } from '../answer/answer.js';
+import { ABSTAINED, answerReader, REFUSED } from '../answer/answer.js';
 import { type Gold, goldCell } from '../answer/gold.js';
 import type { AnswerSpec } from '../core/answer-spec.js';
 import { UsageError } from '../core/errors.js';
@@ -412,7 +412,8 @@ export class OutputRecord {
       return this.#saidFirst(outcome.completion, this.hasConfidence && confidence ? { confidence } : {});
     }
     if (outcome.status !== 'completed') return null;
-    if (job.spec.kind === 'text') return { values: [], counted: [], problem: null };
+    if (job.spec.kind === 'text')
+      return { values: [], counted: [], problem: this.errorCode === REFUSED ? this.#error() : null };
     const { confidence, ...read } = this.answer(gold);
     const sure = this.hasConfidence && confidence !== undefined ? { confidence } : {};
     const repaired = this.answerSource === 'repaired' ? { repaired: true as const } : {};

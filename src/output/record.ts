@@ -15,7 +15,7 @@ import {
   PARTS,
   type Part,
   probabilityColumns,
-  RESULTS,
+  resultsOf,
   ROW,
   STATUS,
 } from './result-columns.js';
@@ -102,6 +102,8 @@ export function recordLayout(options: {
   readonly select?: readonly string[] | undefined;
   /** Columns behind those of every record. @default none */
   readonly origins?: readonly OriginColumn[] | undefined;
+  /** Whether it has what only some operations tell. @default false */
+  readonly tellsMore?: boolean | undefined;
   /** Whether the record has `answer_source`. @default false */
   readonly answerSource?: boolean | undefined;
   /** @default false */
@@ -110,6 +112,7 @@ export function recordLayout(options: {
   readonly probabilities?: boolean | undefined;
 }): RecordLayout {
   const { answer, select, answerSource = false, logprobs = false, probabilities = false } = options;
+  const told = resultsOf(options.tellsMore ?? false);
   const origins = (options.origins ?? []).map((name) => ORIGINS[name]);
   const { confidenceOf, abstains = false } = answer;
   const sureness = [
@@ -118,14 +121,14 @@ export function recordLayout(options: {
     ...(abstains ? [ABSTAINED] : []),
   ];
   const behind = [...origins, ...(answerSource ? [ANSWER_SOURCE] : []), ...sureness];
-  const results = new Set([STATUS, ...RESULTS, ...behind].map((column) => column.name));
+  const results = new Set([STATUS, ...told, ...behind].map((column) => column.name));
   const answers = answerColumns(answer, results);
   const taken = new Set([...results, ...answers.map((column) => column.name)]);
   const inputs = options.inputColumns ?? othersIn(select ?? [], taken);
-  const all = [...inputColumns(inputs, taken), STATUS, ...answers, ...RESULTS, ...behind];
+  const all = [...inputColumns(inputs, taken), STATUS, ...answers, ...told, ...behind];
   const isThere = (part: Part): boolean => {
     if (part === LOGPROBS.part) return logprobs;
-    return !OPTIONAL.has(part) || behind.some((column) => column.part === part);
+    return !OPTIONAL.has(part) || [...told, ...behind].some((column) => column.part === part);
   };
   const there = PARTS.filter(isThere);
   if (select === undefined)
@@ -218,6 +221,7 @@ const OPTIONAL: ReadonlySet<Part> = new Set([
   CONFIDENCE.part,
   'answer_probabilities',
   ABSTAINED.part,
+  'refusal',
 ]);
 
 function inputColumns(names: readonly string[], taken: ReadonlySet<string>): Column[] {

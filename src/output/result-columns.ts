@@ -30,6 +30,7 @@ export const PARTS = [
   'created',
   'attempts',
   'latency_ms',
+  'refusal',
   'error',
   'copied_from',
   'carried_from',
@@ -67,13 +68,12 @@ export interface Column {
 }
 
 export function recordFacts(row: Row, outcome: Outcome, answer: Answer | null): RecordFacts {
-  const called = outcome.status === 'completed' || outcome.status === 'filtered' ? outcome : null;
   return {
     row,
     outcome,
     answer,
-    completion: called?.completion ?? null,
-    filters: called?.filters ?? { prompt: null, completion: null },
+    completion: 'completion' in outcome ? outcome.completion : null,
+    filters: 'filters' in outcome ? outcome.filters : { prompt: null, completion: null },
   };
 }
 
@@ -135,6 +135,20 @@ export const RESULTS: readonly Column[] = [
   { name: 'error_code', part: 'error', value: (facts) => recordError(facts)?.code ?? null },
   { name: 'error_message', part: 'error', value: (facts) => recordError(facts)?.message ?? null },
 ];
+
+/** What only the answers of some operations tell. */
+export const TOLD: readonly Column[] = [
+  { name: 'refusal', part: 'refusal', value: ({ completion }) => completion?.refusal ?? null },
+  ...(['cached_tokens', 'reasoning_tokens'] as const).map(
+    (name): Column => ({ name, part: 'usage', value: ({ completion }) => completion?.usage?.[name] ?? null }),
+  ),
+];
+
+/** {@link TOLD} comes before the error. */
+export const resultsOf = (tellsMore: boolean): readonly Column[] =>
+  tellsMore ? RESULTS.toSpliced(ERROR, 0, ...TOLD) : RESULTS;
+
+const ERROR = RESULTS.findIndex(({ part }) => part === 'error');
 
 /** Last, if the job asks for log probabilities. In CSV only by selection: JSON per token is unreadable. */
 export const LOGPROBS: Column = {
@@ -206,6 +220,7 @@ const SINGLE = [
   ROW,
   STATUS,
   ...RESULTS,
+  ...TOLD,
   ...Object.values(ORIGINS),
   ANSWER_SOURCE,
   CONFIDENCE,

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { UsageError } from '../core/errors.js';
-import type { Json, Parameters, Row } from '../core/model.js';
+import type { Json, Parameters, Prompt, Row } from '../core/model.js';
 import { unknownNames } from '../core/nearest.js';
 import { KEY_BYTES } from '../core/offset-index.js';
 import type { InputFormat } from '../source/input.js';
@@ -28,7 +28,7 @@ export interface KeyRules {
 }
 
 /** A request has a key only at temperature 0: otherwise equal requests may be meant to differ. */
-export function rowKeys(rules: KeyRules): (row: Row, prompt: string, own: Parameters | null) => RowKeys {
+export function rowKeys(rules: KeyRules): (row: Row, prompt: Prompt, own: Parameters | null) => RowKeys {
   const service = JSON.stringify(rules.service);
   return (row, prompt, own) => {
     const parameters = own === null ? rules.parameters : { ...rules.parameters, ...own };
@@ -41,7 +41,7 @@ export function rowKeys(rules: KeyRules): (row: Row, prompt: string, own: Parame
 }
 
 /** The parts that differ from row to row; independent of the parameters' order. */
-export function requestText(prompt: string, parameters: Parameters): string {
+export function requestText(prompt: Prompt, parameters: Parameters): string {
   const sorted = Object.entries(parameters).sort(([a], [b]) => (a < b ? -1 : 1));
   return JSON.stringify([sorted, prompt]);
 }

@@ -1,19 +1,22 @@
 import { UsageError } from '../core/errors.js';
-import type { Json, Outcome, Parameters, Problem, Row } from '../core/model.js';
+import type { Json, Message, Outcome, Parameters, Problem, Prompt, Row } from '../core/model.js';
 import { unknownNames } from '../core/nearest.js';
-import { checkParameters, parameterFromText } from '../service/parameters.js';
+import type { EndpointSpec } from '../service/endpoint-spec.js';
+import { type Operation, operationOf } from '../service/operation.js';
+import { checkParameters, type ParametersSchema, parameterFromText } from '../service/parameters.js';
 import { compileTemplate, type Template, type TemplateInput } from './template.js';
 
 export type RowRequest =
-  | { readonly kind: 'send'; readonly prompt: string; readonly parameters: Parameters | null }
+  | { readonly kind: 'send'; readonly prompt: Prompt; readonly parameters: Parameters | null }
   | { readonly kind: 'settled'; readonly outcome: Outcome };
 
 /** Null when the prompt fits the context window along with its answer. */
-type FitsContext = (prompt: string, maxTokens: Parameters['max_tokens']) => Problem | null;
+type FitsContext = (prompt: Prompt, maxTokens: Parameters['max_tokens']) => Problem | null;
 
 export interface RequestPlan {
+  readonly operation: Operation;
   /** Null: the row's `prompt` field is the prompt. */
-  readonly template: Template | null;
+  readonly template: PromptTemplate | null;
   readonly require: readonly string[];
   readonly rowParameters: readonly (keyof Parameters)[];
   /** The job's own; a row's parameters override them. */
@@ -23,15 +26,27 @@ export interface RequestPlan {
   readonly fits: FitsContext;
 }
 
+interface PromptTemplate extends Pick<Template, 'names'> {
+  render(row: Row): unknown;
+}
+
 /** Parameters that are the same for all rows, and the words for what fixes them. */
 export interface FixedParameters {
   readonly names: readonly string[];
   readonly where: string;
 }
 
-interface RequestJob
-  extends Pick<RequestPlan, 'require' | 'rowParameters' | 'parameters' | 'fixedParameters'> {
+/** The templates of a job; null where it has none. */
+interface Asked {
   readonly prompt: string | null;
+  readonly system: string | null;
+  readonly messages: readonly Message[] | null;
+}
+
+interface RequestJob
+  extends Asked,
+    Pick<RequestPlan, 'require' | 'rowParameters' | 'parameters' | 'fixedParameters'> {
+  readonly endpoint: Pick<EndpointSpec, 'operation'>;
 }
 
 /**
@@ -39,22 +54,60 @@ interface RequestJob
  *   and for a job without `prompt` whose input has no prompts
  */
 export function requestPlan(
-  { prompt, require, rowParameters, parameters, fixedParameters }: RequestJob,
+  job: RequestJob,
   input: TemplateInput,
   fits: FitsContext = () => null,
 ): RequestPlan {
+  const { endpoint, require, rowParameters, parameters, fixedParameters } = job;
   checkColumns('input.require', require, input);
   checkColumns('row_parameters', rowParameters, input);
-  const plan = { require, rowParameters, parameters, fixedParameters, fits };
-  if (prompt !== null) return { ...plan, template: compileTemplate(prompt, input) };
-  if (!input.columns.includes('prompt') && !(input.format.hasJson && input.columns.includes('body'))) {
+  const operation = operationOf(endpoint);
+  const plan = { operation, require, rowParameters, parameters, fixedParameters, fits };
+  const template = templateOf(job, input);
+  const asks = job.prompt !== null || job.messages !== null || input.columns.includes('prompt');
+  if (!asks && !(input.format.hasJson && input.columns.includes('body'))) {
     throw new UsageError(
       'prompt_missing',
       `the job has no prompt, and ${input.name} has no column "prompt"`,
       'Add a prompt to the job file, with the columns it uses in {{ }}.',
     );
   }
-  return { ...plan, template: null };
+  return { ...plan, template };
+}
+
+function templateOf({ prompt, system, messages }: RequestJob, input: TemplateInput): PromptTemplate | null {
+  const compiled = (template: string, text: string): Template =>
+    compileTemplate(text, { ...input, called: { template, column: 'column' } });
+  const user = prompt === null ? null : compiled('prompt', prompt);
+  if (system === null && messages === null) return user;
+  const parts = messages?.map(({ role, content }, i) => ({
+    role,
+    template: compiled(`messages, entry ${i + 1}`, content),
+  })) ?? [
+    { role: 'system', template: compiled('system', system ?? '') },
+    { role: 'user', template: user ?? OWN_PROMPT },
+  ];
+  return {
+    names: parts.flatMap(({ template: { names } }) => names),
+    render: (row) => parts.map(({ role, template }) => ({ role, content: template.render(row) })),
+  };
+}
+
+const OWN_PROMPT: PromptTemplate = {
+  names: ['prompt'],
+  render: ({ fields }) => fields.get('prompt') ?? '',
+};
+
+/** What the job asks, as one text; null where each row brings its own prompt. */
+export function askedText({ prompt, system, messages }: Asked): string | null {
+  if (prompt === null && messages === null) return null;
+  const asked = messages ?? [
+    ...(system === null ? [] : [{ role: 'system', content: system }]),
+    { role: 'user', content: prompt ?? '' },
+  ];
+  return asked.length === 1
+    ? (asked[0]?.content ?? '')
+    : asked.map(({ role, content }) => `${role}:\n${content}`).join('\n\n');
 }
 
 export function checkColumns(
@@ -85,16 +138,16 @@ export function rowRequest(row: Row, plan: RequestPlan): RowRequest {
     return { kind: 'settled', outcome: { status: 'skipped' } };
   }
   const body = bodyOf(row, plan.template);
-  const prompt = body?.['prompt'] ?? plan.template?.render(row) ?? row.fields.get('prompt');
-  if (isEmpty(prompt)) return failed({ code: 'empty_prompt', message: 'the prompt is empty' });
-  if (typeof prompt !== 'string') {
-    return failed({ code: 'invalid_parameters', message: `prompt must be a text, got ${shown(prompt)}` });
-  }
+  const { asked, parameters: schema, promptOf } = plan.operation;
+  const own = promptOf(body?.[asked] ?? plan.template?.render(row) ?? row.fields.get('prompt') ?? '');
+  if ('problem' in own) return failed({ code: 'invalid_parameters', message: own.problem });
+  const { prompt } = own;
+  if (isBlank(prompt)) return failed(EMPTY);
 
-  const checked = plan.rowParameters.map((name) => parameterOf(name, row.fields.get(name)));
+  const checked = plan.rowParameters.map((name) => parameterOf(name, row.fields.get(name), schema));
   if (body !== null) {
-    const { prompt: _, model: __, ...overrides } = body;
-    checked.push(checkParameters(overrides));
+    const { [asked]: _, model: __, ...overrides } = body;
+    checked.push(checkParameters(overrides, schema));
   }
   const problems = checked.flatMap((result) => (result.ok ? [] : result.problems));
   if (problems.length > 0) {
@@ -110,11 +163,11 @@ export function rowRequest(row: Row, plan: RequestPlan): RowRequest {
     const message = `${fixed} cannot be the row's own ${where}`;
     return failed({ code: 'invalid_parameters', message });
   }
-  const own = Object.keys(parameters).length > 0 ? parameters : null;
+  const ofRow = Object.keys(parameters).length > 0 ? parameters : null;
   // A row's null removes the job's value, so the service's default applies.
-  const { max_tokens } = own === null ? plan.parameters : { ...plan.parameters, ...own };
+  const { max_tokens } = ofRow === null ? plan.parameters : { ...plan.parameters, ...ofRow };
   const tooLong = plan.fits(prompt, max_tokens);
-  return tooLong === null ? { kind: 'send', prompt, parameters: own } : failed(tooLong);
+  return tooLong === null ? { kind: 'send', prompt, parameters: ofRow } : failed(tooLong);
 }
 
 /** Missing required fields: a row with any ends `skipped`. */
@@ -126,16 +179,22 @@ function failed(error: Problem): RowRequest {
   return { kind: 'settled', outcome: { status: 'failed', error, attempts: 0, latency_ms: null } };
 }
 
-function bodyOf(row: Row, template: Template | null): { readonly [name: string]: Json } | null {
+function bodyOf(row: Row, template: RequestPlan['template']): { readonly [name: string]: Json } | null {
   const body = row.fields.get('body');
   if (typeof body !== 'object' || body === null || isArray(body)) return null;
   return template?.names.includes('body') ? null : body;
 }
 
 /** An empty field keeps the job's value. */
-function parameterOf(name: keyof Parameters, value: Json | undefined): ReturnType<typeof checkParameters> {
+function parameterOf(
+  name: keyof Parameters,
+  value: Json | undefined,
+  schema: ParametersSchema,
+): ReturnType<typeof checkParameters> {
   if (value === undefined || value === null) return { ok: true, parameters: {} };
-  return typeof value === 'string' ? parameterFromText(name, value) : checkParameters({ [name]: value });
+  return typeof value === 'string'
+    ? parameterFromText(name, value, schema)
+    : checkParameters({ [name]: value }, schema);
 }
 
 /** `Array.isArray` does not narrow a readonly array. */
@@ -144,4 +203,11 @@ const isArray = (value: Json): value is readonly Json[] => Array.isArray(value);
 const isEmpty = (value: Json | undefined): boolean =>
   value === undefined || value === null || (typeof value === 'string' && value.trim() === '');
 
-const shown = (value: Json | undefined): string => (JSON.stringify(value) ?? '').slice(0, 60);
+const isSystem = ({ role }: Message): boolean => role === 'system' || role === 'developer';
+
+const isBlank = (prompt: Prompt): boolean =>
+  typeof prompt === 'string'
+    ? isEmpty(prompt)
+    : prompt.every((message) => isSystem(message) || isEmpty(message.content));
+
+const EMPTY: Problem = { code: 'empty_prompt', message: 'the prompt is empty' };

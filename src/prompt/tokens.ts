@@ -1,11 +1,12 @@
 import { createRequire } from 'node:module';
-import type { Problem } from '../core/model.js';
+import type { Problem, Prompt } from '../core/model.js';
 import { DEFAULT_MAX_TOKENS } from '../service/parameters.js';
+import { promptText, textsOf } from './prompt-text.js';
 
 const require = createRequire(import.meta.url);
 
-/** cl100k_base for the instruct model, p50k_base for the davinci model. */
-export type Encoding = 'cl100k_base' | 'p50k_base';
+/** cl100k_base for most models of the catalogue, p50k_base for the davinci model, o200k_base for newer ones. */
+export type Encoding = 'cl100k_base' | 'p50k_base' | 'o200k_base';
 
 /** Exact counts, as billed. Text like `<|endoftext|>` is plain text and never throws. */
 export interface Tokenizer {
@@ -99,14 +100,30 @@ function segments(text: string): string[] {
   return parts;
 }
 
+/** Exact. @param overhead tokens beside those of the texts */
+export function promptCounter(
+  tokenizer: Pick<Tokenizer, 'count'>,
+  overhead: (prompt: Prompt) => number,
+): (prompt: Prompt) => number {
+  const counts: ((text: string) => number)[] = [];
+  return (prompt) => {
+    let tokens = overhead(prompt);
+    for (const [i, text] of textsOf(prompt).entries()) {
+      counts[i] ??= headCounter(tokenizer);
+      tokens += counts[i](text);
+    }
+    return tokens;
+  };
+}
+
 /**
- * Counts prompts exactly, and the head they share only once: with examples in the template, that is most of
+ * Counts texts exactly, and the head they share only once: with examples in the template, that is most of
  * them.
  *
  * The head ends before a space that follows a non-space. Both tokenizers start a new token there, because
  * their patterns take a space only as a token's first character. So the two counts add up.
  */
-export function promptCounter(tokenizer: Pick<Tokenizer, 'count'>): (prompt: string) => number {
+function headCounter(tokenizer: Pick<Tokenizer, 'count'>): (text: string) => number {
   let head = '';
   let headTokens = 0;
   let previous = '';
@@ -120,7 +137,7 @@ export function promptCounter(tokenizer: Pick<Tokenizer, 'count'>): (prompt: str
   };
 }
 
-function commonLength(a: string, b: string): number {
+export function commonLength(a: string, b: string): number {
   const most = Math.min(a.length, b.length);
   let length = 0;
   while (length < most && a.charCodeAt(length) === b.charCodeAt(length)) length++;
@@ -163,11 +180,11 @@ export function estimateTokens(text: string): number {
 export function contextCheck(
   contextWindow: number,
   tokenizer: () => Pick<Tokenizer, 'count'>,
-): (prompt: string, maxTokens: number | null | undefined) => Problem | null {
+): (prompt: Prompt, maxTokens: number | null | undefined) => Problem | null {
   return (prompt, maxTokens) => {
     const generated = maxTokens ?? DEFAULT_MAX_TOKENS;
     const room = contextWindow - generated;
-    const tokens = tokensAbove(prompt, room, tokenizer);
+    const tokens = tokensAbove(promptText(prompt), room, tokenizer);
     if (tokens === null) return null;
     return {
       code: 'context_length_exceeded',

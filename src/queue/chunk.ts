@@ -1,15 +1,15 @@
 import * as z from 'zod';
 import { type AnswerSpec, answerSpecSchema } from '../core/answer-spec.js';
 import { parseJson } from '../core/json.js';
-import type { Parameters } from '../core/model.js';
+import type { Parameters, Prompt } from '../core/model.js';
 import type { Budget } from '../pace/budget.js';
 import { type EndpointSpec, endpointSpecSchema } from '../service/endpoint-spec.js';
-import { parametersSchema, requestParametersSchema } from '../service/parameters.js';
+import { type Operation, operationOf } from '../service/operation.js';
 
 /** A row in the queue: what is sent to the service, and nothing else of the input. */
 export interface ChunkRow {
   readonly row: number;
-  readonly prompt: string;
+  readonly prompt: Prompt;
   /** Overrides the chunk's parameters. */
   readonly parameters: Parameters | null;
 }
@@ -62,22 +62,28 @@ export interface ChunkData {
   readonly rows: string;
 }
 
-type EncodedRow = readonly [row: number, prompt: string, parameters: Parameters | null];
+type EncodedRow = readonly [row: number, prompt: Prompt, parameters: Parameters | null];
 
 /** Checked by hand, like {@link isData}: zod would take longer than everything else done with an entry. */
-const isRow = (each: unknown): each is EncodedRow =>
-  Array.isArray(each) &&
-  each.length === 3 &&
-  Number.isSafeInteger(each[0]) &&
-  each[0] > 0 &&
-  typeof each[1] === 'string' &&
-  (each[2] === null || parametersSchema.safeParse(each[2]).success);
+const isRow =
+  ({ isPrompt, parameters }: Operation) =>
+  (each: unknown): each is EncodedRow =>
+    Array.isArray(each) &&
+    each.length === 3 &&
+    Number.isSafeInteger(each[0]) &&
+    each[0] > 0 &&
+    isPrompt(each[1]) &&
+    (each[2] === null || parameters.safeParse(each[2]).success);
 
 const budgetSchema = z.strictObject({
   tokens: z.int().positive().nullable(),
   cost: z.number().positive().nullable(),
   prices: z
-    .strictObject({ prompt: z.number().nonnegative(), completion: z.number().nonnegative() })
+    .strictObject({
+      prompt: z.number().nonnegative(),
+      cached: z.number().nonnegative().optional(),
+      completion: z.number().nonnegative(),
+    })
     .nullable(),
   orphaned: z.int().nonnegative(),
 });
@@ -89,14 +95,21 @@ const asksSchema = z.strictObject({
   deployment: z.string().min(1).nullable(),
 });
 
-const commonSchema = z.strictObject({
-  endpoint: endpointSpecSchema,
-  promptsPerRequest: z.int().min(1).max(2048),
-  parameters: requestParametersSchema,
-  budget: budgetSchema.nullable(),
-  hold: z.boolean(),
-  asks: asksSchema.nullable(),
-});
+const commonSchema = z
+  .strictObject({
+    endpoint: endpointSpecSchema,
+    promptsPerRequest: z.int().min(1).max(2048),
+    parameters: z.record(z.string(), z.unknown()),
+    budget: budgetSchema.nullable(),
+    hold: z.boolean(),
+    asks: asksSchema.nullable(),
+  })
+  .transform(({ parameters, ...common }, context) => {
+    const checked = operationOf(common.endpoint).requests.safeParse(parameters);
+    if (checked.success) return { ...common, parameters: checked.data };
+    context.addIssue('no parameters of the operation');
+    return z.NEVER;
+  });
 type Common = Omit<Chunk, 'run' | 'execution' | 'first' | 'rows'>;
 
 /** Executions whose common part is cached; a worker has chunks of few at a time. */
@@ -113,13 +126,19 @@ export function decodeChunk(data: unknown): Chunk | null {
   if (!isData(data)) return null;
   const common = commonOf(data.common);
   const rows = parseJson(data.rows);
-  if (common === null || !Array.isArray(rows) || rows.length === 0 || !rows.every(isRow)) return null;
+  if (common === null || !Array.isArray(rows) || rows.length === 0) return null;
+  const operation = operationOf(common.endpoint);
+  if (!rows.every(isRow(operation))) return null;
   const { run, x: execution, first } = data;
   const { endpoint, promptsPerRequest, parameters, budget, hold, asks } = common;
   return {
     ...{ run, execution, first, endpoint, promptsPerRequest, parameters, budget, hold, asks },
     // Only the checked parameters: JSON may have a `__proto__` that zod passes over.
-    rows: rows.map(([row, prompt, own]) => ({ row, prompt, parameters: own && parametersSchema.parse(own) })),
+    rows: rows.map(([row, prompt, own]) => ({
+      row,
+      prompt,
+      parameters: own && operation.parameters.parse(own),
+    })),
   };
 }
 

@@ -19,6 +19,11 @@ const ADVICE: { readonly [code: string]: string } = {
   answer_out_of_range: `The number is outside answer.number. ${PROMPT}`,
   answer_not_json: `The text is no JSON. ${PROMPT} Where it was cut short, raise parameters.max_tokens.`,
   answer_invalid: `The JSON does not fit the schema of answer.json. ${PROMPT}`,
+  answer_refused:
+    'The model refuses to answer; the column refusal has its words. Change the text or the prompt, or ask another model: answer.on_invalid.',
+  cut_before_answer:
+    'The model thought until its limit. Raise parameters.max_completion_tokens or lower parameters.reasoning_effort, then promptmill retry OUTPUT.',
+  unexpected_tool_calls: `The model calls a tool that the request does not have. Say in the prompt that the answer is a text. ${AGAIN}`,
   prompt_cut:
     'The server left a part of the prompt out. Give it more context for each slot, or shorten these rows, and retry them.',
   text_cut: 'The text is longer than what is kept. Lower parameters.max_tokens, or ask for less.',

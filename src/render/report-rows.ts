@@ -13,6 +13,7 @@ import {
   PARTS,
   RESULTS,
   STATUS,
+  TOLD,
 } from '../output/result-columns.js';
 import { escaped } from './markup.js';
 
@@ -57,7 +58,7 @@ const HIDDEN = new Set([STATUS, ...RESULTS].map(({ name }) => name));
 const HIDDEN_PARTS: ReadonlySet<string> = new Set(PARTS);
 /** Result columns of some jobs, after the status; before it the name is an input column's. */
 const OPTIONAL = new Set(
-  [ANSWER_SOURCE, ABSTAINED, LOGPROBS, ...Object.values(ORIGINS)].map(({ name }) => name),
+  [...TOLD, ANSWER_SOURCE, ABSTAINED, LOGPROBS, ...Object.values(ORIGINS)].map(({ name }) => name),
 );
 
 /** Names of the tally that are not texts of answers. */
@@ -122,11 +123,11 @@ const answerOf = (record: OutputRecord): string => valueText(record.get('answer'
 
 /** Rows per group: all that need a look if there is room; of the others equal numbers for each answer. */
 function quotas(summary: Summary): Map<string, number> {
-  const { rows, answers, answers_invalid, answers_abstained } = summary;
+  const { rows, answers, answers_invalid, answers_refused, answers_abstained } = summary;
   const problems = new Map<string, number>([
     ['failed', rows.failed],
     ['filtered', rows.filtered],
-    ['invalid', answers_invalid],
+    ['invalid', answers_invalid + answers_refused],
     ['abstained', answers_abstained],
   ]);
   const others = rows.total - sumOf(Object.fromEntries(problems));

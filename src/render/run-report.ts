@@ -72,7 +72,8 @@ export function runReport(
 }
 
 function verdictOf(summary: StoredSummary, output: string): Verdict {
-  const { stopped, missed, rows, answers_invalid: invalid, answers_abstained: abstained } = summary;
+  const { stopped, missed, rows, answers_refused: refused, answers_abstained: abstained } = summary;
+  const { answers_invalid: invalid } = summary;
   if (stopped !== null) {
     return {
       state: 'stopped',
@@ -85,10 +86,13 @@ function verdictOf(summary: StoredSummary, output: string): Verdict {
   const problems = [
     ...(rows.failed > 0 ? [`${counted(rows.failed, 'row')} failed`] : []),
     ...(invalid > 0 ? [`${counted(invalid, 'answer')} ${invalid === 1 ? 'is' : 'are'} invalid`] : []),
+    ...(refused > 0
+      ? [`${counted(refused, 'answer')} ${refused === 1 ? 'is a refusal' : 'are refusals'}`]
+      : []),
     ...(abstained > 0 ? [`${counted(abstained, 'row')} abstained`] : []),
   ];
   return {
-    state: rows.failed > 0 ? 'some_failed' : invalid > 0 ? 'some_invalid' : 'finished',
+    state: rows.failed > 0 ? 'some_failed' : invalid + refused > 0 ? 'some_invalid' : 'finished',
     text:
       problems.length === 0
         ? 'Finished: every row is answered, filtered or skipped.'

@@ -1,4 +1,4 @@
-import type { Reconciled, Summary } from '../account/summary.js';
+import { type Reconciled, type Summary, unanswered } from '../account/summary.js';
 import { count } from '../core/figures.js';
 import { STATUSES } from '../core/model.js';
 import { escapeControls } from './terminal-text.js';
@@ -10,12 +10,12 @@ export const jobTitle = ({ job, emulated }: Pick<Summary, 'job' | 'emulated'>): 
 export const REHEARSAL = ' (rehearsal, answered by an emulator)';
 
 /** Names every status, also with 0 rows, so that the line keeps its form. Never wrapped. */
-export function reconciliation({ rows, answers_invalid, answers_abstained }: Reconciled): string {
+export function reconciliation(summary: Reconciled): string {
+  const { rows } = summary;
   const parts = STATUSES.map((status) => `${count(rows[status])} ${status}`);
-  const answers = [
-    ...(answers_invalid === 0 ? [] : [`answers.invalid ${count(answers_invalid)}`]),
-    ...(answers_abstained === 0 ? [] : [`answers.abstained ${count(answers_abstained)}`]),
-  ];
+  const answers = unanswered(summary).flatMap(([name, of]) =>
+    of === 0 ? [] : [`answers.${name} ${count(of)}`],
+  );
   return [`${count(rows.total)} rows = ${parts.join(' + ')}`, ...answers].join('; ');
 }
 

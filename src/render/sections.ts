@@ -184,6 +184,8 @@ function tokens({ usage, cost: price }: Summary): Figure[] {
     figure('prompt', count(usage.prompt_tokens)),
     figure('completion', count(usage.completion_tokens)),
     figure('total', count(usage.total_tokens)),
+    ...(usage.cached_tokens === undefined ? [] : [figure('cached', count(usage.cached_tokens))]),
+    ...(usage.reasoning_tokens === undefined ? [] : [figure('reasoning', count(usage.reasoning_tokens))]),
     ...(price === null ? [] : [figure('cost', cost(price))]),
   ];
 }
@@ -192,9 +194,12 @@ function tokenWords({ usage, usage_estimated: rows = 0, cost: price, answer_sour
   const { prompt_tokens: prompt, completion_tokens: completion, total_tokens: total } = usage;
   if (total === 0 && prompt === 0 && completion === 0) return [];
   // The service reports the three independently; they need not add up.
+  const { cached_tokens: cached = 0, reasoning_tokens: thought = 0 } = usage;
   const [plus, equals] = prompt + completion === total ? [' +', ' ='] : [',', ','];
   return [
     `${count(prompt)} prompt${plus} ${count(completion)} completion${equals} ${count(total)} total`,
+    ...(cached === 0 ? [] : [`${count(cached)} of the prompts cached`]),
+    ...(thought === 0 ? [] : [`${count(thought)} of the completions reasoning`]),
     ...(price === null ? [] : [`cost ${cost(price)}`]),
     ...(price === null || answer_sources.escalated === 0
       ? []

@@ -30,6 +30,8 @@ function partsOf(settings: Settings): Record<string, unknown> {
     'input.require': input.require,
     service,
     prompt: settings.prompt,
+    ...(settings.system !== null && { system: settings.system }),
+    ...(settings.messages !== null && { messages: settings.messages }),
     parameters: settings.parameters,
     row_parameters: settings.rowParameters,
     // Repair is part of answer.on_invalid.

@@ -40,7 +40,10 @@ export function takenOver(outcome: CalledOutcome, origin: Origin): CalledOutcome
 /** Without usage, attempts and origin, which belong to the called row. */
 function unbilled({ origin: _, ...outcome }: CalledOutcome): CalledOutcome {
   const free = { attempts: 0, latency_ms: null };
-  if (outcome.status === 'failed') return { ...outcome, ...free };
+  if (outcome.status === 'failed') {
+    const { completion: _, ...failed } = outcome;
+    return { ...failed, ...free };
+  }
   if (outcome.status === 'completed')
     return { ...outcome, completion: { ...outcome.completion, usage: null }, ...free };
   const { completion } = outcome;

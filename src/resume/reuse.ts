@@ -3,7 +3,7 @@ import { rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { UsageError } from '../core/errors.js';
 import { makePrivateFolder } from '../core/folder.js';
-import type { Parameters, Row } from '../core/model.js';
+import type { Parameters, Prompt, Row } from '../core/model.js';
 import { MOST_KEYS, OffsetIndex } from '../core/offset-index.js';
 import { syncFolder, writeAside, writing } from '../output/writer.js';
 import { idReader, type ReuseSettings, type RowKeys, rowKeys } from '../prompt/reuse-keys.js';
@@ -97,12 +97,12 @@ export class Reuse {
       await sweep(dirname(own), [own, before]);
       const where = settings.emulated ? null : `${address.baseUrl}/${address.segment}`;
       const answered = answeredPath(stateDir, settings.job, where);
-      const { deployment, apiVersion, style } = settings.endpoint;
+      const { operation, deployment, apiVersion, style } = settings.endpoint;
       const keysOf = rowKeys({
         ...reuse,
         idOf: idReader(reuse.id, input.survey),
         parameters: settings.parameters,
-        service: [where, deployment, apiVersion, style],
+        service: [where, operation, deployment, apiVersion, style],
       });
       // Both share the memory.
       const both = reuse.dedupe && reuse.onlyNew;
@@ -142,7 +142,7 @@ export class Reuse {
   }
 
   /** Call once for each row to be sent, in input order. */
-  match(row: Row, prompt: string, own: Parameters | null): ReuseMatch {
+  match(row: Row, prompt: Prompt, own: Parameters | null): ReuseMatch {
     const keys = this.keysOf(row, prompt, own);
     const found = keys.row === null ? null : this.answers.find(keys.row);
     const first = keys.request === null ? null : this.asked.find(keys.request);

@@ -2,7 +2,7 @@ import type { Settings } from '../config/settings.js';
 import { StopError, UsageError } from '../core/errors.js';
 import { count } from '../core/figures.js';
 import type { Halt } from '../core/halt.js';
-import { rowRequest } from '../prompt/row-request.js';
+import { askedText, rowRequest } from '../prompt/row-request.js';
 import type { Input } from './input.js';
 import type { Plan } from './plan.js';
 
@@ -22,6 +22,11 @@ export async function mistakes(
   assertVaries(settings, input, plan, braces);
   const { max_tokens, echo } = settings.parameters;
   return [
+    ...(settings.limits.lessPacked
+      ? [
+          `limits.prompts_per_request has no effect: a request of the ${settings.endpoint.operation} operation has one row`,
+        ]
+      : []),
     ...braces.map(
       (column) => `the prompt has ${inBraces(column)}, which is sent as it is: ${remedy(column)}`,
     ),
@@ -37,22 +42,27 @@ export async function mistakes(
 const inBraces = (column: string): string => `{${column}}`;
 const remedy = (column: string): string => `write {{ ${column} }} to put the column in`;
 
-function singleBraces({ prompt }: Settings, { survey }: Input): readonly string[] {
-  const texts = [...(prompt ?? '').matchAll(/(?<!\{)\{([^{}]+)\}(?!\})/g)].map(([, name = '']) =>
+function singleBraces(settings: Settings, { survey }: Input): readonly string[] {
+  const texts = [...(askedText(settings) ?? '').matchAll(/(?<!\{)\{([^{}]+)\}(?!\})/g)].map(([, name = '']) =>
     name.trim(),
   );
   return survey.columns.filter((column) => texts.includes(column.trim())).slice(0, NAMED);
 }
 
 function assertVaries(
-  { prompt, rowParameters, input: { name } }: Settings,
+  settings: Settings,
   { total, survey }: Input,
   { requests }: Plan,
   [column]: readonly string[],
 ): void {
   const { template } = requests;
   // A row may have its own prompt, and whoever writes a tag knows how to name a column.
-  const isMeant = prompt === null || prompt.includes('{{') || rowParameters.length > 0;
+  const {
+    rowParameters,
+    input: { name },
+  } = settings;
+  const asked = askedText(settings);
+  const isMeant = asked === null || asked.includes('{{') || rowParameters.length > 0;
   if (template === null || isMeant || survey.columns.includes('body') || total < 2) return;
   const [first = 'column'] = survey.columns;
   throw new UsageError(

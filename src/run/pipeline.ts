@@ -8,6 +8,7 @@ import { prepareStateDir } from '../core/folder.js';
 import type { HaltReason } from '../core/halt.js';
 import { RunHeartbeatSender } from '../ops/heartbeat-sender.js';
 import { spentText } from '../pace/budget.js';
+import { askedText } from '../prompt/row-request.js';
 import { lastRunOf, recordedLastRun } from '../resume/last-run.js';
 import { removeManifest } from '../resume/manifest.js';
 import type { OutputFiles } from '../resume/output-files.js';
@@ -15,9 +16,9 @@ import { type OutputTarget, takeOutput } from '../resume/output-target.js';
 import { beginExecution, type RunStart } from '../resume/resume.js';
 import { WholeOutput } from '../resume/whole-output.js';
 import { OUTCOME_UNKNOWN } from '../store/ledger.js';
-import { type EngineParts, runEngine } from './engine.js';
 import type { Amending, RowsToCall } from './amending.js';
 import { driftNow } from './drift.js';
+import { type EngineParts, runEngine } from './engine.js';
 import { checkSteps, FINISHING, finish, renewReport } from './finishing.js';
 import { type Input, openInput } from './input.js';
 import { mistakes } from './mistakes.js';
@@ -310,7 +311,7 @@ function summaryParts(
       },
       limits: limitsOf(settings),
       input_bytes: input.survey.bytes,
-      prompt: settings.prompt,
+      prompt: askedText(settings),
     },
   };
 }

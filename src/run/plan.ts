@@ -12,6 +12,7 @@ import { checkColumns, type RequestPlan, requestPlan } from '../prompt/row-reque
 import { contextCheck, loadTokenizer } from '../prompt/tokens.js';
 import type { RowRecord } from '../resume/committer.js';
 import { modelBehind } from '../service/catalogue.js';
+import { operationOf } from '../service/operation.js';
 import type { Survey } from '../source/source.js';
 
 /** What happens to every row, decided before the first is sent. Pure. */
@@ -32,7 +33,7 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
   // An input with neither header nor rows has no columns to check.
   const isBlank = !survey.format.hasHeader && survey.rows === 0;
   const requests = isBlank
-    ? NO_REQUESTS
+    ? noRequests(settings)
     : requestPlan({ ...settings, require: input.require }, { name, ...survey }, fitsContext(settings));
   checkRoom(settings, survey);
   checkBeginnings(settings);
@@ -140,10 +141,11 @@ function checkBeginnings({ endpoint, answer }: Settings): void {
   );
 }
 
-const NO_REQUESTS: RequestPlan = {
+const noRequests = ({ endpoint }: Settings): RequestPlan => ({
+  operation: operationOf(endpoint),
   ...{ template: null, require: [], rowParameters: [], parameters: {}, fixedParameters: null },
   fits: () => null,
-};
+});
 
 function fitsContext({ endpoint }: Settings): ReturnType<typeof contextCheck> {
   const model = modelBehind(endpoint);

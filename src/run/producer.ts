@@ -1,5 +1,6 @@
 import type { Settings } from '../config/settings.js';
 import type { Row } from '../core/model.js';
+import { promptText } from '../prompt/prompt-text.js';
 import { type RequestPlan, type RowRequest, rowRequest } from '../prompt/row-request.js';
 import type { Chunk, ChunkRow, OnInvalid } from '../queue/chunk.js';
 import { MOST_LOSSES } from '../queue/chunk-queue.js';
@@ -84,8 +85,9 @@ export class Producer {
         if (!looked?.source) requests.push(toSend(row, request));
         rows.push({ row, settled: null, looked });
         // Counted even if not sent: a resume that knows fewer rows must end its chunks at the same rows.
-        bytes += request.prompt.length;
-        held += request.prompt.length;
+        const { length } = promptText(request.prompt);
+        bytes += length;
+        held += length;
       } else {
         rows.push({ row, settled: request.outcome, looked: null });
       }

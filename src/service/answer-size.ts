@@ -1,5 +1,5 @@
-import type { Parameters } from '../core/model.js';
-import { DEFAULT_MAX_TOKENS } from './parameters.js';
+import type { Parameters, Prompt } from '../core/model.js';
+import { DEFAULT_MAX_TOKENS, listedLogprobs } from './parameters.js';
 
 /** Bytes of a response that are read; a longer one is cut off, billed, and asked again. */
 export const LARGEST_ANSWER = 16 * 1024 * 1024;
@@ -13,9 +13,11 @@ const LISTED = 150;
 const PROMPT_TOKEN = 3;
 
 /** Upper bound, roughly, of the response bytes for one prompt. */
-export function answerBytes({ n, max_tokens, logprobs, echo }: Parameters, prompt: string): number {
+export function answerBytes(parameters: Parameters, prompt: Prompt): number {
+  const { n, max_tokens, echo } = parameters;
+  const logprobs = listedLogprobs(parameters);
   const echoed = echo ? Math.ceil(prompt.length / PROMPT_TOKEN) : 0;
-  const listed = typeof logprobs === 'number' ? LISTED * (1 + logprobs) : 0;
+  const listed = logprobs === null ? 0 : LISTED * (1 + logprobs);
   const tokens = (max_tokens ?? DEFAULT_MAX_TOKENS) + echoed;
   return (n ?? 1) * (CHOICE + tokens * (TOKEN + listed));
 }

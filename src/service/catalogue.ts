@@ -1,6 +1,6 @@
 import { either } from '../core/errors.js';
 import type { Deployed, EndpointSpec } from './endpoint-spec.js';
-import { type ModelType, OPERATIONS, type Operation } from './operation.js';
+import { type ModelType, type Operation, operationOf, otherOperation } from './operation.js';
 
 /** Model facts from the documentation of the service. */
 
@@ -22,17 +22,16 @@ export const MODELS: readonly [Model, ...Model[]] = [
   { id: 'lm-4-32k', type: 'conversation', contextWindow: 32_768, encoding: 'cl100k_base' },
 ];
 
-/** Assumed behind a deployment whose model is unknown. */
-export const ASSUMED_MODEL = MODELS[0];
-
-const idsFor = ({ models }: Operation): string[] =>
-  MODELS.filter(({ type }) => type === models).map(({ id }) => id);
-
-export const CALLABLE_MODEL_IDS = OPERATIONS.flatMap(idsFor);
-
-export const modelsFor = (operation: Operation): string => either(idsFor(operation));
+export const CALLABLE_MODEL_IDS = MODELS.map(({ id }) => id);
 
 export const CALLABLE_MODELS = either(CALLABLE_MODEL_IDS);
+
+const modelsOf = ({ models }: Operation): Model[] => MODELS.filter(({ type }) => type === models);
+
+/** Assumed behind a deployment whose model is unknown. */
+export const assumedModel = (operation: Operation): Model => modelsOf(operation)[0] ?? MODELS[0];
+
+export const modelsFor = (operation: Operation): string => either(modelsOf(operation).map(({ id }) => id));
 
 /** The documented api-version values, and whether their responses carry content filter results. */
 export const API_VERSIONS: ReadonlyMap<string, { readonly filters: boolean }> = new Map([
@@ -48,19 +47,21 @@ export function modelOf(deployment: string): Model | null {
 /** The model the job names, else the one the deployment is named after. */
 export const modelBehind = ({ deployment, model }: Deployed): Model | null => modelOf(model ?? deployment);
 
-/** Why a model cannot be called, worded to follow its name, or null. */
-export function modelProblem(id: string): string | null {
+/** Why the operation does not take a model, worded to follow its name, or null. */
+export function modelProblem(id: string, operation: Operation): string | null {
   const model = modelOf(id);
-  if (model === null) return `must be ${CALLABLE_MODELS}, or be left away for any other`;
-  if (CALLABLE_MODEL_IDS.includes(id)) return null;
-  const called = either(OPERATIONS.map(({ name }) => name));
-  return `is a ${model.type} model, and Promptmill calls the ${called} operation: use ${CALLABLE_MODELS}`;
+  if (model === null || model.type === operation.models) return null;
+  return (
+    `is a ${model.type} model, and the job calls the ${operation.name} operation: ` +
+    `write service: { operation: ${otherOperation(operation)} }, or use ${modelsFor(operation)}`
+  );
 }
 
 /** Why a deployment cannot be called, as a sentence, or null; checked before anything is sent. */
-export function deploymentProblem({ deployment, model, style }: EndpointSpec): string | null {
+export function deploymentProblem(endpoint: EndpointSpec): string | null {
+  const { deployment, model, style } = endpoint;
   // Servers of the other style name their own models.
-  if (style === 'openai' || model !== undefined || modelOf(deployment) === null) return null;
-  const problem = modelProblem(deployment);
+  if (style === 'openai' || model !== undefined) return null;
+  const problem = modelProblem(deployment, operationOf(endpoint));
   return problem && `${deployment} ${problem}`;
 }

@@ -1,13 +1,13 @@
 import { UsageError } from '../core/errors.js';
-import type { Parameters } from '../core/model.js';
+import type { Parameters, Prompt } from '../core/model.js';
 import { type Client, createClient } from './client.js';
 import type { EndpointSpec } from './endpoint-spec.js';
 import type { Exchange } from './exchange.js';
 import type { KeyRing } from './keys.js';
 import { operationOf } from './operation.js';
-import { DEFAULT_MAX_TOKENS } from './parameters.js';
+import { DEFAULT_MAX_TOKENS, listedLogprobs } from './parameters.js';
 import type { ServiceProxy } from './proxy.js';
-import { type Verdict, verdicts } from './verdict.js';
+import { refusesOlderLimit, type Verdict, verdicts } from './verdict.js';
 
 export interface ServiceAddress {
   readonly baseUrl: string | undefined;
@@ -22,7 +22,7 @@ export interface ServiceAccess {
 }
 
 export interface ServiceRequest {
-  readonly prompts: readonly string[];
+  readonly prompts: readonly Prompt[];
   /** Sent unchanged: the service has its own defaults. */
   readonly parameters: Parameters;
   /** Names of the parameters set by the row itself. @default none */
@@ -34,7 +34,9 @@ export class Endpoint {
   readonly #path: string;
   readonly #client: Client;
   /** Encoded fields besides the prompts, by parameters object: rows without their own share one. */
-  readonly #fields = new WeakMap<Parameters, string>();
+  #fields = new WeakMap<Parameters, string>();
+  /** The model refuses `max_tokens`: it wants `max_completion_tokens`. */
+  #isNewer = false;
 
   /** @throws UsageError when the address cannot be used */
   constructor(address: ServiceAddress, spec: EndpointSpec, connections: number) {
@@ -50,12 +52,31 @@ export class Endpoint {
     });
   }
 
-  /** Never rejects: errors are in the exchange. */
-  call(request: ServiceRequest, key: string): Promise<Exchange> {
+  /**
+   * Never rejects: errors are in the exchange.
+   * @param onRenamed told when the call was refused for the older name of the limit, and is made again with the
+   *   newer one, as all later calls are; `isFirst` for the first of them
+   */
+  async call(
+    request: ServiceRequest,
+    key: string,
+    onRenamed: (isFirst: boolean) => void = () => {},
+  ): Promise<Exchange> {
+    const { parameters } = request;
+    const wasNewer = this.#isNewer || isNewlyNamed(parameters);
+    const exchange = await this.#sent(request, key);
+    if (wasNewer || !hasNewerLimit(this.#spec) || !refusesOlderLimit(exchange)) return exchange;
+    const isFirst = !this.#isNewer;
+    if (isFirst) [this.#isNewer, this.#fields] = [true, new WeakMap()];
+    onRenamed(isFirst);
+    return this.#sent(request, key);
+  }
+
+  #sent(request: ServiceRequest, key: string): Promise<Exchange> {
     const { parameters } = request;
     let fields = this.#fields.get(parameters);
     if (fields === undefined) {
-      fields = encodedFields(parameters, this.#spec);
+      fields = encodedFields(parameters, this.#spec, this.#isNewer);
       this.#fields.set(parameters, fields);
     }
     return this.#client.call(requestBody(request, this.#spec, fields), key);
@@ -67,7 +88,7 @@ export class Endpoint {
     { prompts, parameters, ownFields = [] }: ServiceRequest,
     attempts: number,
   ): readonly Verdict[] {
-    const withLogprobs = typeof parameters.logprobs === 'number';
+    const withLogprobs = listedLogprobs(parameters) !== null;
     const choices = parameters.n ?? 1;
     const operation = operationOf(this.#spec);
     const path = this.#path;
@@ -99,9 +120,9 @@ export const deploymentsUrl = ({ baseUrl, segment }: ServiceAddress): string =>
 export function requestBody(
   { prompts, parameters }: ServiceRequest,
   spec: Pick<EndpointSpec, 'operation' | 'deployment' | 'style'>,
-  fields = encodedFields(parameters, spec),
+  fields = encodedFields(parameters, spec, false),
 ): string {
-  const asked = JSON.stringify(operationOf(spec).prompts(prompts.map((prompt) => prompt.toWellFormed())));
+  const asked = JSON.stringify(wellFormed(operationOf(spec).prompts(prompts)));
   return fields === '{}' ? asked : `${fields.slice(0, -1)},${asked.slice(1)}`;
 }
 
@@ -112,21 +133,34 @@ export function requestBody(
 function encodedFields(
   parameters: Parameters,
   { deployment, style }: Pick<EndpointSpec, 'deployment' | 'style'>,
+  isNewer: boolean,
 ): string {
   const isHosted = style === 'deployments';
   // No spread: it makes creating and encoding the object three times slower.
   const sent: { [field: string]: unknown } = isHosted ? {} : { max_tokens: DEFAULT_MAX_TOKENS };
   for (const [name, value] of Object.entries(parameters))
-    if (isHosted || value !== null) sent[name] = wellFormed(value);
-  if (isHosted) return JSON.stringify(sent);
+    if (name !== 'extra_body' && (isHosted || value !== null)) sent[name] = wellFormed(value);
+  if (isNewer || isNewlyNamed(parameters)) {
+    sent['max_completion_tokens'] = sent['max_tokens'];
+    delete sent['max_tokens'];
+  }
   // Some servers accept `stop` only as a list.
-  if (typeof sent['stop'] === 'string') sent['stop'] = [sent['stop']];
-  return JSON.stringify(Object.assign(sent, { model: deployment }));
+  if (!isHosted && typeof sent['stop'] === 'string') sent['stop'] = [sent['stop']];
+  return JSON.stringify(Object.assign(sent, parameters.extra_body, isHosted ? {} : { model: deployment }));
 }
+
+const hasNewerLimit = (spec: EndpointSpec): boolean =>
+  Object.hasOwn(operationOf(spec).parameters.shape, 'max_completion_tokens');
+
+/** Only reasoning models take an effort, and these refuse the older name. */
+const isNewlyNamed = ({ max_completion_tokens, reasoning_effort }: Parameters): boolean =>
+  max_completion_tokens !== undefined || typeof reasoning_effort === 'string';
 
 function wellFormed(value: unknown): unknown {
   if (typeof value === 'string') return value.toWellFormed();
-  return Array.isArray(value) ? value.map(wellFormed) : value;
+  if (Array.isArray(value)) return value.map(wellFormed);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, wellFormed(each)]));
 }
 
 function plainBase(value: string | undefined): string {

@@ -1,4 +1,13 @@
-import type { Json } from '../core/model.js';
+import type { Parameters, Problem, Prompt } from '../core/model.js';
+import { conversationOf, isConversation, messagesOf, shown, textOf } from './messages.js';
+import {
+  CHAT_DEFAULTS,
+  chatParameters,
+  chatRequests,
+  completionsParameters,
+  completionsRequests,
+  type ParametersSchema,
+} from './parameters.js';
 
 /** As the documentation of the service names it. */
 export type ModelType = 'completions' | 'conversation';
@@ -14,9 +23,32 @@ export interface Operation {
   readonly promptsPerCall: number;
   /** Path after the deployment or after `/v1`. */
   readonly path: string;
-  prompts(prompts: readonly string[]): { readonly [field: string]: Json };
+  /** What a job and its rows may set. */
+  readonly parameters: ParametersSchema;
+  /** The same, with the choices that `answer.votes` asks for. */
+  readonly requests: ParametersSchema;
+  /** What a request has where the job says nothing. */
+  readonly defaults: Parameters;
+  /** Asks for log probabilities of so many alternatives. */
+  listed(alternatives: number): Parameters;
+  /** The field of a request, and so of a row's `body`, that holds what is asked. */
+  readonly asked: string;
+  /** What a row asks, or in words what is wrong with it. */
+  promptOf(value: unknown): { readonly prompt: Prompt } | { readonly problem: string };
+  isPrompt(value: unknown): value is Prompt;
+  /** Of a model that is not known. */
+  readonly encoding: 'cl100k_base' | 'o200k_base';
+  /** Tokens of a prompt beside those of its texts. */
+  overhead(prompt: Prompt): number;
+  prompts(prompts: readonly Prompt[]): { readonly [field: string]: unknown };
   /** Null when the choice has no text. */
   text(choice: { readonly [field: string]: unknown }): string | null;
+  /** Why the model does not answer, in its own words; null for an answer. */
+  refusal(choice: { readonly [field: string]: unknown }): string | null;
+  /** Why a choice, which is billed, has no text, and no other call would bring one; null for others. */
+  spent(choice: { readonly [field: string]: unknown }): Problem | null;
+  /** Whether answers tell of refusals, and of cached and thought tokens. */
+  readonly tellsMore: boolean;
   /** Log probabilities of the choice's tokens, as the service gives them. */
   logprobs(choice: { readonly [field: string]: unknown }): unknown;
   /** Why a choice without a text belongs to another operation, or null. */
@@ -31,9 +63,24 @@ export const completions: Operation = {
   models: 'completions',
   promptsPerCall: 2048,
   path: 'completions',
+  parameters: completionsParameters,
+  requests: completionsRequests,
+  defaults: {},
+  listed: (logprobs) => ({ logprobs }),
+  asked: 'prompt',
+  promptOf: (value) =>
+    typeof value === 'string' ? { prompt: value } : { problem: `prompt must be a text, got ${shown(value)}` },
+  isPrompt: (value) => typeof value === 'string',
+  encoding: 'cl100k_base',
+  overhead: () => 0,
   // A single prompt is sent as a string, because some servers accept no list.
-  prompts: ([first = '', ...others]) => ({ prompt: others.length === 0 ? first : [first, ...others] }),
+  prompts: ([first = '', ...others]) => ({
+    prompt: others.length === 0 ? first : [first, ...others],
+  }),
   text: ({ text }) => (typeof text === 'string' ? text : null),
+  refusal: () => null,
+  spent: () => null,
+  tellsMore: false,
   logprobs: ({ logprobs }) => logprobs,
   otherForm: (answer, { message, delta }) => {
     const isChat =
@@ -44,14 +91,75 @@ export const completions: Operation = {
   },
 };
 
-export const OPERATION_NAMES = ['completions'] as const;
+/** Tokens around each message, its role included, and before the answer. */
+const AROUND_MESSAGE = 4;
+const BEFORE_ANSWER = 3;
 
-const BY_NAME: Readonly<Record<(typeof OPERATION_NAMES)[number], Operation>> = { completions };
+const chat: Operation = {
+  name: 'chat',
+  models: 'conversation',
+  promptsPerCall: 1,
+  path: 'chat/completions',
+  parameters: chatParameters,
+  requests: chatRequests,
+  defaults: CHAT_DEFAULTS,
+  listed: (top_logprobs) => ({ logprobs: true, top_logprobs }),
+  asked: 'messages',
+  promptOf: conversationOf,
+  isPrompt: isConversation,
+  encoding: 'o200k_base',
+  overhead: (prompt) => AROUND_MESSAGE * messagesOf(prompt).length + BEFORE_ANSWER,
+  prompts: ([prompt = '']) => ({ messages: messagesOf(prompt) }),
+  text: (choice) => textOf(messageIn(choice)['content']),
+  refusal(choice) {
+    const { refusal, content } = messageIn(choice);
+    return typeof refusal === 'string' && refusal !== '' && !textOf(content) ? refusal : null;
+  },
+  spent(choice) {
+    const { content, tool_calls: calls } = messageIn(choice);
+    if (textOf(content)) return null;
+    const isCall = (Array.isArray(calls) && calls.length > 0) || choice['finish_reason'] === 'tool_calls';
+    return isCall ? TOOL_CALLS : choice['finish_reason'] === 'length' ? CUT : null;
+  },
+  tellsMore: true,
+  logprobs: ({ logprobs }) => logprobs,
+  otherForm: (answer, { text }) =>
+    typeof text === 'string' || answer['object'] === 'text_completion'
+      ? 'the service answers in the form of the completions operation, with a text in place of a message'
+      : null,
+};
+
+const CUT: Problem = {
+  code: 'cut_before_answer',
+  message:
+    'max_completion_tokens was used up before the answer began: raise parameters.max_completion_tokens, or lower parameters.reasoning_effort',
+};
+const TOOL_CALLS: Problem = {
+  code: 'unexpected_tool_calls',
+  message:
+    'the model calls a tool in place of an answer, and the request has none: say in the prompt that the answer is a text',
+};
+
+const messageIn = ({
+  message,
+}: {
+  readonly [field: string]: unknown;
+}): { readonly [field: string]: unknown } => (isObject(message) ? message : {});
+
+export const OPERATION_NAMES = ['completions', 'chat'] as const;
+
+export type OperationName = (typeof OPERATION_NAMES)[number];
+
+const BY_NAME: Readonly<Record<OperationName, Operation>> = { completions, chat };
 
 export const OPERATIONS: readonly Operation[] = Object.values(BY_NAME);
 
-export const operationOf = ({ operation }: { readonly operation: keyof typeof BY_NAME }): Operation =>
+/** The name of the operation for which its models are meant that this one cannot call. */
+export const otherOperation = ({ name }: Operation): string =>
+  OPERATION_NAMES.find((other) => other !== name) ?? name;
+
+export const operationOf = ({ operation }: { readonly operation: OperationName }): Operation =>
   BY_NAME[operation];
 
-const isObject = (value: unknown): boolean =>
+const isObject = (value: unknown): value is { readonly [field: string]: unknown } =>
   typeof value === 'object' && value !== null && !Array.isArray(value);

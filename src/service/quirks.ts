@@ -28,6 +28,8 @@ const SAYINGS = {
       words: /^(suffix|best_of|echo|logprobs|logit_bias) is not (currently )?supported\b/i,
     },
   ],
+  /** A reasoning model, to a chat request with `max_tokens`. */
+  newer_limit: [{ status: [400], words: /^.{0,80}\bmax_tokens\b.{0,120}\bmax_completion_tokens\b/i }],
   too_many_choices: [
     // llama.cpp: before December 2025 it gave one; since then one for each slot, refused in older and newer words.
     { status: ['5xx'], words: /^only one completion choice is allowed\b/i },

@@ -26,6 +26,8 @@ interface Usable {
   readonly ownUsage?: true;
   /** Set when the choice has no text. */
   readonly noText?: NoText;
+  /** Set when the choice has no text, and no other call would bring one. */
+  readonly spent?: Problem;
 }
 
 interface NoText {
@@ -47,6 +49,9 @@ interface Unusable {
  * Characters kept of a text, and of a row's other texts together: 60 times what the service's models write.
  */
 const LONGEST_TEXT = 1024 * 1024;
+
+/** Characters kept of what a model says in place of an answer. */
+const LONGEST_REFUSAL = 10_000;
 
 export interface ExpectedAnswers {
   readonly prompts: number;
@@ -82,12 +87,15 @@ export function readAnswers(body: string, asked: ExpectedAnswers): readonly Pars
   if (own === null) return all(mixedUp(choices, asked));
   const hasText = (ofPrompt: readonly Obj[]): boolean =>
     ofPrompt.some((choice) => operation.text(choice) !== '');
-  const shared = list === null ? usageOf(root['usage'], own.some(hasText)) : null;
+  const usageIn = (value: unknown, isText: boolean) => usageOf(value, isText, operation.tellsMore);
+  const shared = list === null ? usageIn(root['usage'], own.some(hasText)) : null;
   return own.map((ofPrompt, index): ParsedResponse => {
     if (ofPrompt.length === 1 && asked.choices > 1) return onlyOne(asked.choices);
-    const usage = list === null ? shared : usageOf(list.usages.get(ofPrompt[0]), hasText(ofPrompt));
+    const usage = list === null ? shared : usageIn(list.usages.get(ofPrompt[0]), hasText(ofPrompt));
     const [choice = {}, ...others] = usefulFirst(ofPrompt, operation);
     const text = operation.text(choice);
+    const refusal = operation.refusal(choice);
+    const spent = refusal === null ? operation.spent(choice) : null;
     const isLong = text !== null && text.length > LONGEST_TEXT;
     const said: Completion = {
       // A slice would keep the whole string alive.
@@ -101,20 +109,25 @@ export function readAnswers(body: string, asked: ExpectedAnswers): readonly Pars
     const filters = { prompt: promptFilters(root, index, prompts), completion: resultsIn(choice) };
     // Most responses have nothing more, and spreads make the object ten times slower to build.
     const completion =
-      withLogprobs || isLong || others.length > 0
+      withLogprobs || isLong || others.length > 0 || refusal !== null
         ? {
             ...said,
+            ...(refusal !== null && { text: null, refusal: refusal.slice(0, LONGEST_REFUSAL) }),
             ...(withLogprobs && logprobsOf(operation.logprobs(choice))),
             ...(isLong && { damaged: 'cut' as const }),
             ...(others.length > 0 && { others: furtherChoices(choice, others, operation) }),
           }
         : said;
-    if (usage !== 'odd' && list === null && text !== null) return { ok: true, completion, filters };
+    const noAnswer = text === null && refusal === null;
+    if (usage !== 'odd' && list === null && !noAnswer && spent === null)
+      return { ok: true, completion, filters };
     return {
       ...{ ok: true, completion, filters },
       ...(usage === 'odd' && { oddUsage: true }),
       ...(list !== null && { ownUsage: true }),
-      ...(text === null && { noText: noText(operation.otherForm(root, choice), choice) }),
+      ...(spent !== null
+        ? { spent }
+        : noAnswer && { noText: noText(operation.otherForm(root, choice), choice) }),
     };
   });
 }
@@ -251,14 +264,29 @@ function noText(otherForm: string | null, choice: Obj): NoText {
 }
 
 /** Some servers leave out `completion_tokens` when they generated nothing: 0. All else is `odd`. */
-function usageOf(value: unknown, isText: boolean): Usage | 'odd' | null {
+function usageOf(value: unknown, isText: boolean, tellsMore: boolean): Usage | 'odd' | null {
   if (value === undefined || value === null) return null;
   if (!isObject(value)) return 'odd';
   const { prompt_tokens, completion_tokens, total_tokens } = value;
   const completion = completion_tokens ?? (isText ? undefined : 0);
   if (!isCount(prompt_tokens) || !isCount(completion)) return 'odd';
   const total = total_tokens ?? prompt_tokens + completion;
-  return isCount(total) ? { prompt_tokens, completion_tokens: completion, total_tokens: total } : 'odd';
+  if (!isCount(total)) return 'odd';
+  const usage = { prompt_tokens, completion_tokens: completion, total_tokens: total };
+  if (!tellsMore) return usage;
+  const cached = partOf(value['prompt_tokens_details'], 'cached_tokens', prompt_tokens);
+  const thought = partOf(value['completion_tokens_details'], 'reasoning_tokens', completion);
+  return {
+    ...usage,
+    ...(cached !== null && { cached_tokens: cached }),
+    ...(thought !== null && { reasoning_tokens: thought }),
+  };
+}
+
+/** A part of `whole` tokens; null when the service does not say, or says what cannot be. */
+function partOf(details: unknown, name: string, whole: number): number | null {
+  const tokens = isObject(details) ? details[name] : null;
+  return isCount(tokens) && tokens <= whole ? tokens : null;
 }
 
 /**

@@ -1,7 +1,7 @@
 import type { CalledOutcome, Completion, Filters, Problem, Tokens } from '../core/model.js';
 import { modelsFor } from './catalogue.js';
 import type { Exchange, Failure, FailureCode, Response } from './exchange.js';
-import type { Operation } from './operation.js';
+import { type Operation, otherOperation } from './operation.js';
 import { ADVICE, means } from './quirks.js';
 import {
   anyFiltered,
@@ -193,7 +193,8 @@ const WITHOUT_VOTES =
   'A server that does not know the parameter n cannot vote: take answer.votes out of the job.';
 
 const otherDeployment = (operation: Operation): string =>
-  `Promptmill calls the ${operation.name} operation: set service.deployment to a deployment of ${modelsFor(operation)}.`;
+  `The job calls the ${operation.name} operation: write service: { operation: ${otherOperation(operation)} }, ` +
+  `or set service.deployment to a deployment of ${modelsFor(operation)}.`;
 
 function ofReading(reading: ParsedResponse, called: Called, operation: Operation): Verdict {
   const { attempts, latency_ms } = called;
@@ -205,7 +206,7 @@ function ofReading(reading: ParsedResponse, called: Called, operation: Operation
     if (form === 'only_one') return { kind: 'retry', ...unsettled(problem), hint: WITHOUT_VOTES };
     return { kind: 'retry', ...unsettled(problem), alone: form === 'mixed_up' };
   }
-  const { completion, filters, noText } = reading;
+  const { completion, filters, noText, spent } = reading;
   const finalOf = (outcome: CalledOutcome): Final =>
     reading.oddUsage || reading.ownUsage
       ? {
@@ -219,6 +220,8 @@ function ofReading(reading: ParsedResponse, called: Called, operation: Operation
     const error = { code: 'content_filter', message: `the content filter blocked the ${side}` };
     return finalOf({ status: 'filtered', completion, filters, error, attempts, latency_ms });
   }
+  if (spent !== undefined)
+    return finalOf({ status: 'failed', error: spent, completion, attempts, latency_ms });
   if (noText === undefined) {
     return finalOf({ status: 'completed', completion, filters, attempts, latency_ms });
   }
@@ -407,6 +410,11 @@ function ofError(
     }
   }
 }
+
+export const refusesOlderLimit = (exchange: Exchange): boolean =>
+  exchange.kind === 'response' &&
+  exchange.status >= 400 &&
+  means('newer_limit')(readError(exchange.status, exchange.body));
 
 const LARGER_THAN_QUOTA_MS = 86_400_000;
 

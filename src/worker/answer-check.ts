@@ -1,6 +1,7 @@
 import { type AnswerReader, answerReader } from '../answer/answer.js';
 import type { AnswerSpec } from '../core/answer-spec.js';
 import type { CalledOutcome, Completed, Usage } from '../core/model.js';
+import { withLastText } from '../prompt/prompt-text.js';
 import { followUp } from '../prompt/template.js';
 import type { ChunkRow, OnInvalid } from '../queue/chunk.js';
 import type { Final } from '../service/verdict.js';
@@ -38,7 +39,9 @@ export class AnswerCheck {
     if (earlier === undefined || this.isEscalated(row)) return row;
     const { text } = earlier.completion;
     const problem = this.#problemOf(earlier) ?? '';
-    const prompt = followUp(this.asks.prompt, { prompt: row.prompt, answer: text, problem });
+    const prompt = withLastText(row.prompt, (asked) =>
+      followUp(this.asks.prompt, { prompt: asked, answer: text, problem }),
+    );
     return { ...row, prompt };
   }
 
@@ -91,8 +94,7 @@ function together(answer: Completed, earlier: Completed, last: CalledOutcome): C
   return { ...answer, attempts, completion: { ...completion, usage } };
 }
 
-const usageOf = (outcome: CalledOutcome): Usage | null =>
-  outcome.status === 'failed' ? null : (outcome.completion?.usage ?? null);
+const usageOf = (outcome: CalledOutcome): Usage | null => outcome.completion?.usage ?? null;
 
 function sum(a: Usage | null, b: Usage | null): Usage | null {
   if (a === null || b === null) return a ?? b;
@@ -100,6 +102,13 @@ function sum(a: Usage | null, b: Usage | null): Usage | null {
     prompt_tokens: a.prompt_tokens + b.prompt_tokens,
     completion_tokens: a.completion_tokens + b.completion_tokens,
     total_tokens: a.total_tokens + b.total_tokens,
+    ...both('cached_tokens', a, b),
+    ...both('reasoning_tokens', a, b),
     ...((a.estimated || b.estimated) && { estimated: true }),
   };
+}
+
+function both(name: 'cached_tokens' | 'reasoning_tokens', a: Usage, b: Usage): Partial<Usage> {
+  const tokens = (a[name] ?? 0) + (b[name] ?? 0);
+  return a[name] === undefined && b[name] === undefined ? {} : { [name]: tokens };
 }

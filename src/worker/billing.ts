@@ -1,9 +1,11 @@
-import type { Parameters, Tokens } from '../core/model.js';
-import { least, most, mostBilled, NO_TOKENS } from '../pace/budget.js';
+import type { Parameters, Prompt, Tokens, Usage } from '../core/model.js';
+import { type Budget, least, most, mostBilled, NO_TOKENS } from '../pace/budget.js';
+import { promptText } from '../prompt/prompt-text.js';
 import { loadTokenizer, promptCounter } from '../prompt/tokens.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import { modelBehind } from '../service/catalogue.js';
-import type { Deployed } from '../service/endpoint-spec.js';
+import type { EndpointSpec } from '../service/endpoint-spec.js';
+import { operationOf } from '../service/operation.js';
 import type { Verdict } from '../service/verdict.js';
 import { completionOf } from './row-usage.js';
 import { AROUND } from './token-ratio.js';
@@ -18,11 +20,9 @@ function reserved({ row, prompt, parameters }: ChunkRow, most: Tokens): Reserved
   return { row, prompt, parameters, most };
 }
 
-type CountOf = (text: string) => number;
-
 interface Counting {
-  readonly prompt: CountOf;
-  readonly suffix: CountOf;
+  readonly prompt: (prompt: Prompt) => number;
+  readonly suffix: (text: string) => number;
 }
 
 export class MostBilled {
@@ -39,32 +39,38 @@ export class MostBilled {
     });
   }
 
-  #countOf(deployed: Deployed): Counting {
-    const model = deployed.model ?? deployed.deployment;
-    const known = this.#counts.get(model);
+  #countOf(endpoint: EndpointSpec): Counting {
+    const name = `${endpoint.operation} ${endpoint.model ?? endpoint.deployment}`;
+    const known = this.#counts.get(name);
     if (known !== undefined) return known;
-    const counts = countOf(deployed);
-    this.#counts.set(model, counts);
+    const counts = countOf(endpoint);
+    this.#counts.set(name, counts);
     return counts;
   }
 }
 
 /** Exact where the model is known. Otherwise it may be any model, and bytes are the upper bound. */
-function countOf(deployed: Deployed): Counting {
-  const model = modelBehind(deployed);
+function countOf(endpoint: EndpointSpec): Counting {
+  const model = modelBehind(endpoint);
+  const { overhead } = operationOf(endpoint);
   if (model === null) {
     const bytes = (text: string): number => Buffer.byteLength(text) + AROUND;
-    return { prompt: bytes, suffix: bytes };
+    return { prompt: (prompt) => bytes(promptText(prompt)) + overhead(prompt), suffix: bytes };
   }
   const tokenizer = loadTokenizer(model.encoding);
-  return { prompt: promptCounter(tokenizer), suffix: tokenizer.count };
+  return { prompt: promptCounter(tokenizer, overhead), suffix: tokenizer.count };
 }
 
 /**
  * Tokens that a row counts once its call has ended: its usage, or its upper bound where the usage is a guess,
  * or all that was reserved where it is unknown whether it was billed. Refusals are not billed.
+ * @param budget where it is of money alone, cached tokens count by their price
  */
-export function billedFor(verdict: Verdict | undefined, reserved: Tokens): Tokens {
+export function billedFor(
+  verdict: Verdict | undefined,
+  reserved: Tokens,
+  budget: Budget | null = null,
+): Tokens {
   switch (verdict?.kind) {
     case 'final': {
       const completion = completionOf(verdict);
@@ -72,7 +78,7 @@ export function billedFor(verdict: Verdict | undefined, reserved: Tokens): Token
       if (completion.usage === null) return reserved;
       return verdict.oddUsage === 'guessed'
         ? most(completion.usage, least(verdict.mostUsage ?? reserved, reserved))
-        : completion.usage;
+        : atPrice(completion.usage, budget);
     }
     case 'retry':
     case 'stop':
@@ -80,4 +86,12 @@ export function billedFor(verdict: Verdict | undefined, reserved: Tokens): Token
     default:
       return NO_TOKENS;
   }
+}
+
+/** The ledger knows one price of prompts. */
+function atPrice(usage: Usage, budget: Budget | null): Tokens {
+  const { cached_tokens: tokens = 0, prompt_tokens, completion_tokens } = usage;
+  const { prompt = 0, cached = prompt } = budget?.prices ?? {};
+  if (budget?.tokens !== null || tokens === 0 || prompt === 0) return usage;
+  return { prompt_tokens: Math.ceil(prompt_tokens - tokens * (1 - cached / prompt)), completion_tokens };
 }

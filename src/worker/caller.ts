@@ -117,8 +117,10 @@ export class Caller {
     const of = { run, row: first, rows: 0, attempt: 1 };
     const exchange = await this.#exchange(of, endpoint, PLAIN, false);
     const [verdict] = exchange === null ? [] : endpoint.verdicts(exchange, PLAIN, 1);
-    if (verdict?.kind !== 'final' || verdict.outcome.status === 'failed') return false;
-    const { prompt_tokens, completion_tokens } = verdict.outcome.completion?.usage ?? NO_TOKENS;
+    if (verdict?.kind !== 'final') return false;
+    const { status, completion } = verdict.outcome;
+    if (status === 'failed' && completion === undefined) return false;
+    const { prompt_tokens, completion_tokens } = completion?.usage ?? NO_TOKENS;
     this.access.batcher.count(run, 'prompt_tokens', prompt_tokens);
     this.access.batcher.count(run, 'completion_tokens', completion_tokens);
     return true;
@@ -139,7 +141,11 @@ export class Caller {
       if (++this.#inFlight > 1) this.#crowdedAt = steadyNow();
       let exchange: Exchange;
       try {
-        exchange = await endpoint.call(request, key);
+        exchange = await endpoint.call(request, key, (isFirst) => {
+          batcher.count(of.run, 'retried');
+          batcher.count(of.run, 'sent');
+          if (isFirst) log.warn(NEWER_LIMIT);
+        });
       } finally {
         if (this.#inFlight-- > 1) this.#crowdedAt = steadyNow();
       }
@@ -171,6 +177,9 @@ export class Caller {
     await Promise.all([...this.#endpoints.values()].map((endpoint) => endpoint.close()));
   }
 }
+
+const NEWER_LIMIT =
+  'the model refuses max_tokens: from now on its calls have max_completion_tokens, which the job may name itself';
 
 /** Rows remembered as too large; at this number the set is cleared. */
 const MOST_TOO_LARGE = 1_000;

@@ -1,5 +1,6 @@
 import type { CalledOutcome, Completion, Parameters, Usage } from '../core/model.js';
 import { mostBilled, plus } from '../pace/budget.js';
+import { promptText } from '../prompt/prompt-text.js';
 import { estimateTokens, loadTokenizer } from '../prompt/tokens.js';
 import type { ChunkRow } from '../queue/chunk.js';
 import { type Model, modelBehind } from '../service/catalogue.js';
@@ -45,7 +46,7 @@ export function withRowUsage(
       ? verdicts
       : verdicts.map((verdict) => markedIfCut(verdict, rows[0], deployed, model, ratio));
 
-  const prompts = rows.map(({ prompt }) => prompt);
+  const prompts = rows.map(promptOf);
   if (!odd && said !== undefined && model === null && !parameters.suffix && missing.prompts !== 'unknown')
     ratio.saw(missing.prompts === 'first' ? (prompts[0] ?? '') : prompts.join(''), said.prompt_tokens);
   const count =
@@ -54,7 +55,7 @@ export function withRowUsage(
       : loadTokenizer(model.encoding).count;
   if (!odd && !isShort && said !== undefined) {
     const own = rows.map(({ prompt }, i) => ({
-      prompt: count(prompt),
+      prompt: count(promptText(prompt)),
       completion: sumOf(textsOf(completions[i] ?? null), count),
     }));
     const shares = shareUsage(said, own);
@@ -67,7 +68,7 @@ export function withRowUsage(
       ? null
       : shares(said.prompt_tokens, prompts.map(count));
   return verdicts.map((verdict, i): Verdict => {
-    const prompt = rows[i]?.prompt ?? '';
+    const prompt = prompts[i] ?? '';
     const most = mostBilled(count(prompt) + behind, parameters);
     const texts = textsOf(completions[i] ?? null);
     const generated = texts.map((text) =>
@@ -162,7 +163,7 @@ function missingFrom(
   };
 }
 
-const promptOf = ({ prompt }: ChunkRow): string => prompt;
+const promptOf = ({ prompt }: ChunkRow): string => promptText(prompt);
 
 /** With an unknown tokenizer, only fewer tokens than any tokenizer would make. */
 const isFarBelow = (tokens: number, texts: readonly string[], model: Model | null): boolean =>
@@ -205,8 +206,9 @@ function markedIfCut(
   if (style !== 'openai' || row === undefined || verdict.kind !== 'final') return verdict;
   const read = completion?.usage?.prompt_tokens ?? 0;
   if (completion === null || read === 0) return verdict;
-  if (!isCut(read, row.prompt, model, ratio)) {
-    ratio.saw(row.prompt, read);
+  const prompt = promptOf(row);
+  if (!isCut(read, prompt, model, ratio)) {
+    ratio.saw(prompt, read);
     return verdict;
   }
   const marked: Completion = { ...completion, damaged: completion.damaged ?? 'prompt' };
@@ -248,7 +250,7 @@ function isPossible(
   const behind = Buffer.byteLength(parameters.suffix ?? '');
   const most = rows
     // A token has at least one byte.
-    .map(({ prompt }) => mostBilled(Buffer.byteLength(prompt) + behind, parameters))
+    .map((row) => mostBilled(Buffer.byteLength(promptOf(row)) + behind, parameters))
     .reduce(plus);
   const bytes = completions.map((completion) => {
     const texts = textsOf(completion);
@@ -278,7 +280,7 @@ const candidatesPerText = (texts: readonly string[], parameters: Parameters): nu
   candidatesOf(parameters) / texts.length;
 
 export const completionOf = (verdict: Verdict): Completion | null =>
-  verdict.kind === 'final' && verdict.outcome.status !== 'failed' ? verdict.outcome.completion : null;
+  verdict.kind === 'final' ? (verdict.outcome.completion ?? null) : null;
 
 function withUsage(
   verdict: Verdict,

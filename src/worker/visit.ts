@@ -7,6 +7,7 @@ import { WORKER_SAFE_MS } from '../ops/lost-workers.js';
 import { boundsOf, budgetProblem, NO_TOKENS, plus } from '../pace/budget.js';
 import type { Entry } from '../pace/gate.js';
 import type { Reserved } from '../pace/usage.js';
+import { promptText } from '../prompt/prompt-text.js';
 import type { Chunk, ChunkRow } from '../queue/chunk.js';
 import { answerBytes, LARGEST_ANSWER } from '../service/answer-size.js';
 import { withDeployment } from '../service/endpoint-spec.js';
@@ -178,7 +179,7 @@ export class Visit {
   async #request(rows: readonly ChunkRow[], prefetched: PrefetchedGrant | null, lane: Lane): Promise<void> {
     const { log, batcher } = this.host;
     try {
-      const prompts = rows.map(({ prompt }) => prompt);
+      const prompts = rows.map(({ prompt }) => promptText(prompt));
       const reserved = lane.estimate.reserve(prompts, parametersOf(this.lease.chunk, rows));
       const entry = await lane.gate.enter(reserved.tokens, this.#isOver, async (permit) => {
         const granted = await this.#reserve(rows, permit, prefetched, lane);
@@ -290,7 +291,10 @@ export class Visit {
     const fates = rows.map((row, i) => fateOf(verdicts[i], row, { asking, attempt, hold: chunk.hold }));
     this.#goOn(rows, fates, isDown, lane);
     const settled = rows.map((row, i) => this.#settlement(row, this.#name, fates[i], lane));
-    const billed = rows.reduce((sum, { most }, i) => plus(sum, billedFor(verdicts[i], most)), NO_TOKENS);
+    const billed = rows.reduce(
+      (sum, { most }, i) => plus(sum, billedFor(verdicts[i], most, chunk.budget)),
+      NO_TOKENS,
+    );
     this.#settled = batcher.settle(chunk.run, settled, sumOf(rows), billed);
     if (chunk.budget !== null) budgets.wake(chunk);
     if (problem === null) return;

@@ -51,6 +51,7 @@ test('the summary has its fixed fields, in their order', () => {
         finish_reasons: { stop: 2, content_filter: 1 },
         answers: { positive: 1, negative: 1 },
         answers_invalid: 0,
+        answers_refused: 0,
         answers_abstained: 0,
         answer_sources: { read: 2, repaired: 0, asked_again: 0, voted: 0, escalated: 0 },
         usage: { prompt_tokens: 180, completion_tokens: 9, total_tokens: 189 },

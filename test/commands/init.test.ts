@@ -183,11 +183,13 @@ function terminal(lines: readonly string[]) {
 describe('promptmill init on a terminal', () => {
   const data = () => work.path(work.write('asked.csv', 'id,note\n1,a text that is long\n'));
 
-  it('asks four questions, again where the answer is none, and writes the job', async () => {
+  it('asks five questions, again where the answer is none, and writes the job', async () => {
     const job = work.path('asked.yaml');
     const lines = [
       'nowhere.csv\r',
       `${data()}\r`,
+      'talk\r',
+      'chat\r',
       '\r',
       '{{ nte }}\r',
       'Is it good?\r',
@@ -198,17 +200,19 @@ describe('promptmill init on a terminal', () => {
     const { place, shown } = terminal(lines);
     expect(await init(undefined, { job }, place)).toBe(0);
     for (const text of [
-      '1/4',
+      '1/5',
+      'Say completions or chat, got talk',
       'nowhere.csv does not exist',
       'Columns: id, note',
       'did you mean {{ note }}?',
-      '2/4',
+      '3/5',
       '{{ note }}',
-      '3/4',
-      '4/4',
+      '4/5',
+      '5/5',
     ])
       expect(shown()).toContain(text);
     expect(yaml('asked.yaml')).toMatchObject({
+      service: { operation: 'chat', deployment: 'lm-35-turbo' },
       answer: { labels: ['yes', 'no'] },
       output: { path: 'out/asked.csv' },
     });

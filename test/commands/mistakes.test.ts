@@ -158,13 +158,13 @@ const MISTAKES: readonly Mistake[] = [
   {
     name: 'messages',
     job: `${SERVICE}\n${INPUT}\nmessages: [{ role: user, content: hello }]\n`,
-    says: ['job.yaml:3', 'messages', 'cannot be called yet'],
-    advises: 'write the whole text as prompt',
+    says: ['job.yaml:3', 'messages', 'the completions operation takes one text'],
+    advises: 'needs service: { operation: chat }',
   },
   {
     name: 'style: chat',
     job: `service: { deployment: d, style: chat }\n${INPUT}\n${PROMPT}\n`,
-    says: ['job.yaml:1', 'service.style', '"chat"', 'cannot be called yet'],
+    says: ['job.yaml:1', 'service.style', '"chat"', 'write service: { operation: chat }'],
     advises: 'must be deployments or openai',
   },
   {

@@ -86,10 +86,12 @@ describe('a job file', () => {
       `service: { deployment: d, model: ${name} }\ninput: { path: a.csv }\n`;
     expect(job(model('text-davinci-003')).endpoint.model).toBe('text-davinci-003');
     expect(problem(model('lm-9'))).toBe(
-      'job.yaml:1: service.model must be lm-35-turbo-instruct or text-davinci-003, or be left away for any other, got "lm-9"',
+      'job.yaml:1: service.model must be lm-35-turbo-instruct, text-davinci-003, lm-35-turbo, lm-35-turbo-16k, lm-4 or lm-4-32k, or be left away for any other, got "lm-9"; did you mean lm-4?',
     );
-    expect(problem(model('lm-4'))).toContain('service.model is a conversation model, and Promptmill calls');
-    expect(problem(model('35'))).toContain('service.model must be the name of a model, got 35');
+    expect(problem(model('lm-4'))).toContain('service.model is a conversation model, and the job calls');
+    expect(problem(model('35'))).toContain(
+      'service.model must be lm-35-turbo-instruct, text-davinci-003, lm-35-turbo, lm-35-turbo-16k, lm-4 or lm-4-32k, or be left away for any other, got 35',
+    );
   });
 
   it('refuses a budget of money without prices', () => {

@@ -11,7 +11,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 const HEAD = 'service: { deployment: d }\ninput: { path: a.csv }\n';
 
 const TOP =
-  'name, service, input, prompt, parameters, row_parameters, answer, output, limits, prices, schedule, drift, report, on_finish';
+  'name, service, input, prompt, system, messages, parameters, row_parameters, answer, output, limits, prices, schedule, drift, report, on_finish';
 const QUOTES = 'put a text with {{ }} in quotes, or behind | on lines of its own';
 
 const DIFFER = 'give names that differ in more than case, white space, "_" and "-"';

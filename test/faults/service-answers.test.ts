@@ -240,7 +240,7 @@ describe('services that answer wrong, through a run on embedded', () => {
     const stopped = await run(job);
     expect(stopped.code, stopped.stderr).toBe(3);
     expect(stopped.stderr.replaceAll(/\s+/g, ' ')).toContain(
-      'the service answers in the form of the chat operation, with a message in place of a text. Promptmill calls the completions operation',
+      'the service answers in the form of the chat operation, with a message in place of a text. The job calls the completions operation',
     );
     expect(requests.length).toBeLessThanOrEqual(4);
     chat = false;

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type Encoding, loadTokenizer, promptCounter } from '../../src/prompt/tokens.js';
 
-const ENCODINGS: Encoding[] = ['cl100k_base', 'p50k_base'];
+const ENCODINGS: Encoding[] = ['cl100k_base', 'p50k_base', 'o200k_base'];
 
 /** Pieces that tokens like to cross: white space of all kinds, contractions, digits, punctuation before line ends. */
 const piece = fc.oneof(
@@ -20,7 +20,7 @@ describe.each(ENCODINGS)('counting prompts with %s', (encoding) => {
     const tokenizer = loadTokenizer(encoding);
     fc.assert(
       fc.property(fc.array(text(12), { minLength: 1, maxLength: 3 }), fc.array(text(8)), (heads, rests) => {
-        const count = promptCounter(tokenizer);
+        const count = promptCounter(tokenizer, () => 0);
         for (const [i, rest] of rests.entries()) {
           const prompt = `${heads[i % heads.length]}${rest}`;
           expect(count(prompt), JSON.stringify(prompt)).toBe(tokenizer.count(prompt));
@@ -32,7 +32,7 @@ describe.each(ENCODINGS)('counting prompts with %s', (encoding) => {
 
   it('is right where the head ends in the middle of a token or of a run of spaces', async () => {
     const tokenizer = loadTokenizer(encoding);
-    const count = promptCounter(tokenizer);
+    const count = promptCounter(tokenizer, () => 0);
     for (const prompt of [
       'a b unhappy',
       'a b unhappily',
@@ -50,12 +50,15 @@ describe.each(ENCODINGS)('counting prompts with %s', (encoding) => {
 
 it('reads the common head of a template once', () => {
   let read = 0;
-  const count = promptCounter({
-    count: (text) => {
-      read += text.length;
-      return 1;
+  const count = promptCounter(
+    {
+      count: (text) => {
+        read += text.length;
+        return 1;
+      },
     },
-  });
+    () => 0,
+  );
   const head = 'x '.repeat(5_000);
   for (let row = 0; row < 100; row++) count(`${head}row ${row}`);
   // The first prompt whole, its head once more when the second shows what they share, and the ends.

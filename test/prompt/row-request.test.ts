@@ -23,7 +23,10 @@ function plan(
   input: { columns: readonly string[]; format: InputFormat } = { columns, format: jsonl },
 ) {
   return requestPlan(
-    { prompt: null, require: [], rowParameters: [], parameters: {}, fixedParameters: null, ...job },
+    {
+      ...{ endpoint: { operation: 'completions' }, prompt: null, require: [], rowParameters: [] },
+      ...{ parameters: {}, fixedParameters: null, system: null, messages: null, ...job },
+    },
     { name: 'in.jsonl', ...input },
   );
 }

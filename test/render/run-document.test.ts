@@ -21,6 +21,7 @@ const finished: Summary = {
   finish_reasons: { stop: 951, content_filter: 2 },
   answers: { negative: 300, positive: 512, neutral: 139 },
   answers_invalid: 0,
+  answers_refused: 0,
   answers_abstained: 0,
   answer_sources: { read: 951, repaired: 0, asked_again: 0, voted: 0, escalated: 0 },
   usage: { prompt_tokens: 57_180, completion_tokens: 1912, total_tokens: 59_092 },

@@ -218,7 +218,10 @@ it('a chunk that is put into the queue again leaves its copies out', () => {
     settled: i < 3 ? null : ({ status: 'skipped' } as const),
     looked: each,
   }));
-  const job = { prompt: '{{ q }}', require: ['q'], rowParameters: [], parameters: {}, fixedParameters: null };
+  const job = {
+    ...{ endpoint: { operation: 'completions' as const }, prompt: '{{ q }}', require: ['q'] },
+    ...{ rowParameters: [], parameters: {}, fixedParameters: null, system: null, messages: null },
+  } as const;
   const requests = requestPlan(job, { name: 'in.csv', columns: ['q'], format: csv });
   const sent = sentAgain({ first: 1, rows, sent: 2, bytes: 40, isApart: false }, requests);
   expect(sent.map(({ row, prompt }) => [row, prompt])).toEqual([

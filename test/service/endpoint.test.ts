@@ -116,8 +116,9 @@ describe('the catalogue', () => {
     'refuses %s, and says which fit',
     (name) => {
       expect(deploymentProblem(of({ deployment: name }))).toBe(
-        `${name} is a conversation model, and Promptmill calls the completions operation: use lm-35-turbo-instruct or text-davinci-003`,
+        `${name} is a conversation model, and the job calls the completions operation: write service: { operation: chat }, or use lm-35-turbo-instruct or text-davinci-003`,
       );
+      expect(deploymentProblem(of({ deployment: name, operation: 'chat' }))).toBeNull();
     },
   );
 });

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { checkParameters, parameterFromText, parametersSchema } from '../../src/service/parameters.js';
 
 const messages = (value: unknown): string[] => {
-  const checked = checkParameters(value);
+  const checked = checkParameters(value, parametersSchema);
   return checked.ok ? [] : checked.problems.map((problem) => problem.message);
 };
 
@@ -17,7 +17,7 @@ describe('parameters', () => {
     { stop: '\n', suffix: 'end', user: 'u', echo: true, logit_bias: { '50256': -100, '1': 100 } },
     { stop: ['1', '2', '3', '4'] },
   ])('accepts %j', (parameters) => {
-    expect(checkParameters(parameters)).toEqual({ ok: true, parameters });
+    expect(checkParameters(parameters, parametersSchema)).toEqual({ ok: true, parameters });
   });
 
   it.each([
@@ -92,15 +92,15 @@ describe('a parameter out of a CSV cell', () => {
     ['suffix', 'true', { suffix: 'true' }],
     ['user', '7', { user: '7' }],
   ])('%s %j', (name, text, parameters) => {
-    expect(parameterFromText(name, text)).toEqual({ ok: true, parameters });
+    expect(parameterFromText(name, text, parametersSchema)).toEqual({ ok: true, parameters });
   });
 
   it.each(['max_tokens', 'stop', 'echo'])('%s is not given when the cell is empty', (name) => {
-    expect(parameterFromText(name, '')).toEqual({ ok: true, parameters: {} });
+    expect(parameterFromText(name, '', parametersSchema)).toEqual({ ok: true, parameters: {} });
   });
 
   it('is not given when a number cell holds spaces only', () => {
-    expect(parameterFromText('max_tokens', '  ')).toEqual({ ok: true, parameters: {} });
+    expect(parameterFromText('max_tokens', '  ', parametersSchema)).toEqual({ ok: true, parameters: {} });
   });
 
   it.each([
@@ -109,7 +109,7 @@ describe('a parameter out of a CSV cell', () => {
     ['temperature', '3', 'temperature must be between 0 and 2, got 3'],
     ['__proto__', '{}', '__proto__ is not a parameter'],
   ])('%s %j is a problem', (name, text, message) => {
-    expect(parameterFromText(name, text)).toMatchObject({
+    expect(parameterFromText(name, text, parametersSchema)).toMatchObject({
       ok: false,
       problems: [{ message: expect.stringContaining(message) }],
     });

@@ -214,6 +214,48 @@ export function completionBody(options: CompletionOptions = {}) {
   };
 }
 
+/** What of a chat answer matters to a test. */
+export interface ChatOptions
+  extends Pick<CompletionOptions, 'prompt_tokens' | 'completion_tokens' | 'filters'> {
+  /** @default 'positive' */
+  readonly content?: unknown;
+  /** @default 'stop' */
+  readonly finish_reason?: string | null;
+  readonly refusal?: string;
+  /** Further fields of the message. */
+  readonly message?: object;
+  readonly logprobs?: object;
+  readonly cached_tokens?: number;
+  readonly reasoning_tokens?: number;
+}
+
+/** A valid answer of the chat operation, with one choice. */
+export function chatBody(options: ChatOptions = {}) {
+  const { content = 'positive', finish_reason = 'stop', refusal = null, logprobs = null } = options;
+  const {
+    prompt_tokens = 10,
+    completion_tokens = 2,
+    cached_tokens,
+    reasoning_tokens,
+    filters = true,
+  } = options;
+  const results = { content_filter_results: SAFE };
+  const message = { role: 'assistant', content, refusal, ...options.message };
+  return {
+    id: 'chatcmpl-scripted',
+    object: 'chat.completion',
+    created: 1_700_000_000,
+    model: 'lm-35-turbo',
+    ...(filters && { prompt_filter_results: [{ prompt_index: 0, ...results }] }),
+    choices: [{ message, index: 0, finish_reason, logprobs, ...(filters && results) }],
+    usage: {
+      ...{ prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens },
+      ...(cached_tokens !== undefined && { prompt_tokens_details: { cached_tokens } }),
+      ...(reasoning_tokens !== undefined && { completion_tokens_details: { reasoning_tokens } }),
+    },
+  };
+}
+
 /** The log probabilities of a text that is one token of this probability. */
 export const sureOf = (text: string, probability: number) => ({
   tokens: [text],

@@ -155,7 +155,7 @@ class TestWorker {
         () => -0.95,
       ),
       // A prompt says itself what it can be billed.
-      mostBilled: { of: (_, rows) => rows.map((row) => ({ ...row, most: JSON.parse(row.prompt) })) },
+      mostBilled: { of: (_, rows) => rows.map((row) => ({ ...row, most: JSON.parse(String(row.prompt)) })) },
       log: pino({ level: 'silent' }),
       get isLeaving() {
         return releasing();

@@ -80,6 +80,10 @@ const OF_RUNS: Metrics<ToldRun> = {
     'Completed rows in the output whose answer is invalid',
     (summary) => summary.answers_invalid,
   ],
+  answers_refused_total: [
+    'Completed rows in the output that the model refused to answer',
+    (summary) => summary.answers_refused,
+  ],
   answers_total: [
     'Completed rows in the output with an answer, by where it comes from',
     (summary) => each(SOURCES, summary.answer_sources),

@@ -1,12 +1,14 @@
 import type { Settings } from '../../config/settings.js';
 import { rowRequest } from '../../prompt/row-request.js';
+import { textsOf } from '../../prompt/prompt-text.js';
 import { loadTokenizer, promptCounter } from '../../prompt/tokens.js';
 import { type ProgressDisplay, startProgress } from '../../render/progress.js';
 import { canDraw } from '../../render/screen.js';
 import { terminalText } from '../../render/terminal-text.js';
 import { assertNotInput } from '../../resume/output-checks.js';
 import { outputFiles } from '../../resume/output-files.js';
-import { ASSUMED_MODEL, modelBehind } from '../../service/catalogue.js';
+import { modelBehind } from '../../service/catalogue.js';
+import { operationOf } from '../../service/operation.js';
 import { nameOf, rows } from '../../source/source.js';
 import { checkSteps } from '../finishing.js';
 import { type Input, openInput } from '../input.js';
@@ -41,11 +43,22 @@ export async function checkJob(settings: Settings, context: CheckContext): Promi
     const likely = await mistakes(settings, input, plan, context.halt);
     const inspected = await inspect(input, plan, settings, counting, context);
     const columns = plan.format.names;
-    const surveyed = { sha256: input.survey.sha256, rows: input.total, columns, mistakes: likely };
+    const { sha256 } = input.survey;
+    const template = ownText(plan, counting);
+    const surveyed = { sha256, rows: input.total, columns, mistakes: likely, template };
     return checkReport(settings, surveyed, counting, inspected);
   } finally {
     input.discard();
   }
+}
+
+/** Of a prompt without the values of its columns. */
+function ownText({ requests: { template, operation } }: Plan, { encoding }: Counting) {
+  if (template === null) return null;
+  const empty = operation.promptOf(template.render({ number: 0, line: 0, fields: new Map(), bytes: 0 }));
+  const { count } = loadTokenizer(encoding);
+  const texts = 'prompt' in empty ? textsOf(empty.prompt) : [];
+  return { names: template.names, tokens: texts.reduce((sum, text) => sum + count(text), 0) };
 }
 
 /** First reading: is the file complete, and which columns does it have? */
@@ -74,7 +87,7 @@ async function inspect(
 ): Promise<Inspected> {
   const { gold } = settings;
   const inspection = new Inspection({
-    count: promptCounter(loadTokenizer(counting.encoding)),
+    count: promptCounter(loadTokenizer(counting.encoding), plan.requests.operation.overhead),
     contextWindow: counting.contextWindow,
     tokensPerMinute: settings.limits.tokensPerMinute,
     require: settings.input.require,
@@ -104,7 +117,7 @@ async function inspect(
 /** The tokenizer of the model. A deployment of unknown name may hold any model: the newest is assumed. */
 function countingFor({ endpoint }: Settings): Counting {
   const model = modelBehind(endpoint);
-  if (model === null) return { encoding: ASSUMED_MODEL.encoding, assumed: true, contextWindow: null };
+  if (model === null) return { encoding: operationOf(endpoint).encoding, assumed: true, contextWindow: null };
   return { encoding: model.encoding, assumed: false, contextWindow: model.contextWindow };
 }
 

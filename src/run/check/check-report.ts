@@ -29,6 +29,12 @@ export interface CheckReport {
     readonly total_tokens: Range;
     readonly longest_prompt: Inspected['longest_prompt'];
   };
+  /** Tokens at the beginning of the prompts that are the same in every row, over all rows. */
+  readonly cacheable_prompt_tokens: number;
+  /** Their share of the prompts, from 0 to 1. */
+  readonly cacheable_prompt_share: number;
+  /** What the two would be if the columns came last. `null`: the rows bring their own prompts. */
+  readonly cacheable_at_best: { readonly columns: readonly string[]; readonly prompt_tokens: number } | null;
   readonly requests: number;
   /** Choices per row, all billed; only of a job with `answer.votes`. */
   readonly votes?: number;
@@ -82,6 +88,8 @@ export function checkReport(
     readonly rows: number;
     readonly columns: readonly string[];
     readonly mistakes: readonly string[];
+    /** Columns of the prompt, and the tokens of its own text; null without a template. */
+    readonly template: { readonly names: readonly string[]; readonly tokens: number } | null;
   },
   counting: Counting,
   inspected: Inspected,
@@ -89,7 +97,14 @@ export function checkReport(
   const { job, endpoint, input, prices, parameters, answer, onInvalid, reuse, limits } = settings;
   const { tokens, duplicates, first_prompt: first } = inspected;
   const spread = counting.assumed ? assumed(inspected.other_scripts) : EXACT;
-  const quoted = quote(tokens, inspected.requests, limits, prices, spread);
+  const { cacheable } = inspected;
+  const quoted = quote(
+    { ...tokens, cacheable_prompt_tokens: cacheable },
+    inspected.requests,
+    limits,
+    prices,
+    spread,
+  );
   const { askAgain = 0, deployment = null } = onInvalid ?? {};
   const callsOfRow = askAgain + (deployment === null ? 0 : 1);
   const further = { most: inspected.rows.to_send * callsOfRow, ask_again: askAgain, deployment };
@@ -112,6 +127,15 @@ export function checkReport(
       completion_tokens: quoted.completion_tokens,
       total_tokens: quoted.total_tokens,
       longest_prompt: inspected.longest_prompt,
+    },
+    cacheable_prompt_tokens: cacheable,
+    cacheable_prompt_share: tokens.prompt_tokens === 0 ? 0 : cacheable / tokens.prompt_tokens,
+    cacheable_at_best: surveyed.template && {
+      columns: [...new Set(surveyed.template.names)],
+      prompt_tokens: Math.max(
+        cacheable,
+        Math.min(tokens.prompt_tokens, surveyed.template.tokens * inspected.rows.to_send),
+      ),
     },
     requests: inspected.requests,
     ...('votes' in answer && { votes: answer.votes }),

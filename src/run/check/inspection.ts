@@ -1,14 +1,16 @@
 import { hash } from 'node:crypto';
-import type { Outcome, Parameters, Problem, Row } from '../../core/model.js';
+import type { Outcome, Parameters, Problem, Prompt, Row } from '../../core/model.js';
 import { OffsetIndex } from '../../core/offset-index.js';
+import { promptText } from '../../prompt/prompt-text.js';
 import { isRepeatable, requestText } from '../../prompt/reuse-keys.js';
 import { emptyFields, type RowRequest } from '../../prompt/row-request.js';
 import { answerBytes, LARGEST_ANSWER } from '../../service/answer-size.js';
 import { candidatesOf, DEFAULT_MAX_TOKENS } from '../../service/parameters.js';
+import { CommonBeginning } from './common-beginning.js';
 import { added, NO_TOKENS, type TokenSums } from './quote.js';
 
 export interface InspectionRules {
-  readonly count: (text: string) => number;
+  readonly count: (prompt: Prompt) => number;
   /** Tokens of prompt and completion together; `null` for an unknown model. */
   readonly contextWindow: number | null;
   /** `null`: not set. */
@@ -51,6 +53,8 @@ export interface Inspected {
   /** Share of the prompts not in Latin script, from 0 to 1: by tokens, estimated from bytes per character. */
   readonly other_scripts: number;
   readonly longest_prompt: Pick<RenderedPrompt, 'row' | 'line' | 'tokens'> | null;
+  /** Tokens at the beginning of the prompts that are the same in every row, over all rows. */
+  readonly cacheable: number;
   /** Without retries. */
   readonly requests: number;
   readonly duplicates: DuplicateRows;
@@ -65,6 +69,7 @@ export class Inspection {
   readonly #warnings = new Findings();
   readonly #duplicates = new Duplicates();
   readonly #requests: RequestCount;
+  readonly #beginning = new CommonBeginning();
   #total = 0;
   #sent = 0;
   #copied = 0;
@@ -93,7 +98,7 @@ export class Inspection {
       this.#requests.pass(row.bytes);
       this.#settled(row, request.outcome);
     } else {
-      const bytes = row.bytes + request.prompt.length;
+      const bytes = row.bytes + promptText(request.prompt).length;
       const isCopy = this.#send(row, request.prompt, request.parameters);
       if (isCopy) this.#requests.pass(bytes);
       else {
@@ -118,10 +123,19 @@ export class Inspection {
       tokens: this.#tokens,
       other_scripts: this.#otherScripts / Math.max(1, this.#tokens.prompt_tokens),
       longest_prompt: this.#longest,
+      cacheable: this.#cacheable(),
       requests: this.#requests.requests,
       duplicates: this.#duplicates.result(),
       first_prompt: this.#first,
     };
+  }
+
+  #cacheable(): number {
+    const { prompt } = this.#beginning;
+    if (prompt === null) return 0;
+    const { count } = this.rules;
+    const inEach = count(prompt) - count(typeof prompt === 'string' ? '' : []);
+    return Math.min(this.#tokens.prompt_tokens, this.#sent * inEach);
   }
 
   #settled(row: Row, outcome: Outcome): void {
@@ -136,11 +150,12 @@ export class Inspection {
   }
 
   /** @returns whether the row is a copy, which is not sent */
-  #send(row: Row, text: string, own: Parameters | null): boolean {
+  #send(row: Row, prompt: Prompt, own: Parameters | null): boolean {
     const parameters = { ...this.rules.parameters, ...own };
     const { max_tokens, suffix } = parameters;
     // The model also reads the suffix.
-    const tokens = this.rules.count(text) + this.#suffixTokens(suffix ?? '');
+    const text = promptText(prompt);
+    const tokens = this.rules.count(prompt) + this.#suffixTokens(suffix ?? '');
     const generated = max_tokens ?? DEFAULT_MAX_TOKENS;
     const tooLong = this.#tooLong(tokens, generated);
     if (tooLong !== null) {
@@ -149,7 +164,7 @@ export class Inspection {
     }
     const sums = { prompt_tokens: tokens, most_completion_tokens: generated * candidatesOf(parameters) };
     const { number, line } = row;
-    const isRepeat = this.#duplicates.add(requestText(text, parameters), line, sums);
+    const isRepeat = this.#duplicates.add(requestText(prompt, parameters), line, sums);
     if (isRepeat && this.rules.dedupe && isRepeatable(parameters)) {
       this.#copied++;
       return true;
@@ -159,6 +174,7 @@ export class Inspection {
     const { goldInPrompt: gold } = this.rules;
     if (gold !== null && emptyFields(row, [gold]).length === 0) this.#warnings.add(row, goldIsSent(gold));
     this.#sent++;
+    this.#beginning.add(prompt);
     this.#tokens = added(this.#tokens, sums);
     this.#otherScripts += tokens * Math.min(1, Buffer.byteLength(text) / Math.max(1, text.length) - 1);
     if (tokens > (this.#longest?.tokens ?? -1)) this.#longest = { row: number, line, tokens };

@@ -95,9 +95,15 @@ export function totalTokens(
 /** `null` without prices. */
 export function costRange(tokens: TokenSums, prices: Prices | null, spread: Range): Range | null {
   if (prices === null) return null;
-  const of = (factor: number, completion_tokens: number) =>
-    costOf({ prompt_tokens: tokens.prompt_tokens * factor, completion_tokens }, prices);
-  return { least: of(spread.least, 0), most: of(spread.most, tokens.most_completion_tokens) };
+  const of = (factor: number, completion_tokens: number, cached = 0) =>
+    costOf(
+      { prompt_tokens: tokens.prompt_tokens * factor, completion_tokens, cached_tokens: cached * factor },
+      prices,
+    );
+  return {
+    least: of(spread.least, 0, tokens.cacheable_prompt_tokens),
+    most: of(spread.most, tokens.most_completion_tokens),
+  };
 }
 
 /** @param admitted tokens that count against the quota: a request counts with its longest possible answer */
@@ -143,6 +149,8 @@ function quotedBudget(
 /** Exact for prompts, maximum for completions. */
 export interface TokenSums {
   readonly prompt_tokens: number;
+  /** Of these, what a cache can hold. @default 0 */
+  readonly cacheable_prompt_tokens?: number;
   /** Sum of `max_tokens` × candidates (`best_of`, `n`): every candidate at its maximum, and billed. */
   readonly most_completion_tokens: number;
 }

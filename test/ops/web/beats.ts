@@ -77,6 +77,7 @@ export function runBeat(
       finish_reasons: { stop: 450, length: 15 },
       answers: { positive: 300, negative: 120, neutral: 40 },
       answers_invalid: 0,
+      answers_refused: 0,
       answers_abstained: 0,
       answer_sources: { read: 460, repaired: 0, asked_again: 0, voted: 0, escalated: 0 },
       usage: { prompt_tokens: 12_000, completion_tokens: 900, total_tokens: 12_900 },

@@ -42,6 +42,9 @@ const report: CheckReport = {
     total_tokens: { least: 138_331, most: 145_021 },
     longest_prompt: { row: 89, line: 104, tokens: 254 },
   },
+  cacheable_prompt_tokens: 66_900,
+  cacheable_prompt_share: 0.48,
+  cacheable_at_best: { columns: ['review'], prompt_tokens: 80_280 },
   requests: 1_338,
   duplicates: {
     rows: 3,
@@ -123,6 +126,19 @@ test('of repeated rows it says whether they are copied, or could be', () => {
   const duplicates = { ...report.duplicates, dedupe_would_copy: true };
   expect(flat({ duplicates })).toContain('input.dedupe: true would copy their outcomes');
   expect(render()).not.toContain('dedupe');
+});
+
+test('of long prompts it says how much of them a service could cache', () => {
+  const long = {
+    tokens: { ...report.tokens, prompt_tokens: 1_338 * 1_260 },
+    cacheable_prompt_tokens: 1_338 * 50,
+    cacheable_at_best: { columns: ['review'], prompt_tokens: 1_338 * 1_210 },
+  };
+  expect(flat(long)).toContain(
+    'cacheable: 50 of 1,260 tokens are the same at the beginning of every row; 1,210 if {{ review }} comes last',
+  );
+  expect(flat({ ...long, cacheable_at_best: null })).toContain('at the beginning of every row duplicates');
+  expect(render()).not.toContain('cacheable');
 });
 
 test('what there is nothing to say about is left out', () => {

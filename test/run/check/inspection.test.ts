@@ -7,7 +7,10 @@ import { type Inspected, Inspection, type InspectionRules } from '../../../src/r
 
 const RULES: InspectionRules = {
   // A word is a token here.
-  count: (text) => text.split(' ').filter((word) => word !== '').length,
+  count: (prompt) =>
+    String(prompt)
+      .split(' ')
+      .filter((word) => word !== '').length,
   contextWindow: 20,
   dedupe: false,
   goldInPrompt: null,
