@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { schemaProblems } from '../answer/json-answer.js';
 import { SEPARATOR } from '../answer/label-answer.js';
+import { sentSchema } from '../answer/sent-schema.js';
 import type { AnswerSpec } from '../core/answer-spec.js';
 import { either } from '../core/errors.js';
 import { type Parameters, ROLES } from '../core/model.js';
@@ -146,6 +147,13 @@ const answerShared = {
         'properties. The summary then has scores. The column may be empty, and is not sent unless the prompt names it.',
     ),
   require: requireSchema,
+  send_schema: z
+    .boolean()
+    .optional()
+    .describe(
+      'In the chat operation: send the schema of the answer with each request (response_format), so that the service keeps to it; strict ' +
+        'where the schema allows it. What comes is checked all the same. Default: true for json, false for labels and number.',
+    ),
   on_invalid: onInvalidSchema.optional(),
 };
 
@@ -617,20 +625,15 @@ interface ConfidenceParts {
 }
 
 /** What the operation of the job does not take. */
-function operationProblems({
-  service,
-  prompt,
-  system,
-  messages,
-  parameters,
-  row_parameters,
-}: OperationParts) {
+function operationProblems(parts: OperationParts) {
+  const { service, prompt, system, messages, answer, parameters, row_parameters } = parts;
   const operation = operationOf(service);
   const takesMessages = operation.asked === 'messages';
   const asked = { system, messages };
   const given = (['system', 'messages'] as const).filter((field) => asked[field] !== undefined);
   const checked = checkParameters(parameters, operation.parameters);
   const model = service.model === undefined ? null : modelProblem(service.model, operation);
+  const format = answer?.send_schema === true ? parameters.response_format : undefined;
   const mixed = takesMessages && messages !== undefined ? operation.promptOf(messages) : null;
   const beside = (field: string, other: string, remedy: string) => [
     problem(field, `cannot stand beside ${other}: ${remedy}`, asked),
@@ -649,6 +652,18 @@ function operationProblems({
     ...(mixed !== null && 'problem' in mixed
       ? [problem('messages', mixed.problem.replace(/^messages /, ''), asked)]
       : []),
+    ...(answer?.send_schema === true && operation.formatted === null
+      ? [
+          problem(
+            'answer.send_schema',
+            'needs service: { operation: chat }: the other has no field for it',
+            true,
+          ),
+        ]
+      : []),
+    ...(format === undefined
+      ? []
+      : beside('answer.send_schema', 'parameters.response_format', 'take one of them out')),
     ...(messages !== undefined && prompt !== undefined
       ? beside('messages', 'prompt', 'write the prompt as the last message, { role: user, content: … }')
       : []),
@@ -670,7 +685,7 @@ function operationProblems({
   ];
 }
 
-interface OperationParts extends Pick<ConfidenceParts, 'parameters' | 'row_parameters'> {
+interface OperationParts extends Pick<ConfidenceParts, 'answer' | 'parameters' | 'row_parameters'> {
   readonly service: z.output<typeof serviceSchema>;
   readonly prompt?: string | undefined;
   readonly system?: string | undefined;
@@ -794,6 +809,7 @@ export const jobSchema = jobFileSchema.transform((file) => {
     parameters: {
       ...operation.defaults,
       ...withLimit(parameters),
+      ...schemaParameters(file),
       ...(votes ? { n: votes } : confidence && { ...operation.listed(LISTED), temperature: 0 }),
     } satisfies Parameters,
     rowParameters,
@@ -849,6 +865,13 @@ function budgetOf({
 }: JobFile['limits']): { readonly tokens: number | null; readonly cost: number | null } | null {
   if (budget?.tokens === undefined && budget?.cost === undefined) return null;
   return { tokens: budget.tokens ?? null, cost: budget.cost ?? null };
+}
+
+function schemaParameters({ service, answer, parameters }: JobFile): Parameters {
+  const { formatted } = operationOf(service);
+  const isUsual = answer !== undefined && 'json' in answer && parameters.response_format === undefined;
+  const sent = (answer?.send_schema ?? isUsual) ? sentSchema(answerSpec(answer)) : null;
+  return sent === null || formatted === null ? {} : formatted(sent.schema, sent.strict);
 }
 
 /** As many alternatives per token as every operation reports. */

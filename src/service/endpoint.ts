@@ -92,7 +92,9 @@ export class Endpoint {
     const choices = parameters.n ?? 1;
     const operation = operationOf(this.#spec);
     const path = this.#path;
-    const asked = { prompts: prompts.length, choices, withLogprobs, operation, ownFields, path };
+    const withSchema = parameters.response_format !== undefined;
+    const expected = { prompts: prompts.length, choices, withLogprobs, withSchema };
+    const asked = { ...expected, operation, ownFields, path };
     return verdicts(exchange, Date.now(), asked, attempts);
   }
 

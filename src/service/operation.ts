@@ -1,4 +1,4 @@
-import type { Parameters, Problem, Prompt } from '../core/model.js';
+import type { Json, Parameters, Problem, Prompt } from '../core/model.js';
 import { conversationOf, isConversation, messagesOf, shown, textOf } from './messages.js';
 import {
   CHAT_DEFAULTS,
@@ -31,6 +31,8 @@ export interface Operation {
   readonly defaults: Parameters;
   /** Asks for log probabilities of so many alternatives. */
   listed(alternatives: number): Parameters;
+  /** Has the service keep to a JSON Schema; null where it cannot. */
+  readonly formatted: ((schema: { readonly [keyword: string]: Json }, strict: boolean) => Parameters) | null;
   /** The field of a request, and so of a row's `body`, that holds what is asked. */
   readonly asked: string;
   /** What a row asks, or in words what is wrong with it. */
@@ -67,6 +69,7 @@ export const completions: Operation = {
   requests: completionsRequests,
   defaults: {},
   listed: (logprobs) => ({ logprobs }),
+  formatted: null,
   asked: 'prompt',
   promptOf: (value) =>
     typeof value === 'string' ? { prompt: value } : { problem: `prompt must be a text, got ${shown(value)}` },
@@ -104,6 +107,12 @@ const chat: Operation = {
   requests: chatRequests,
   defaults: CHAT_DEFAULTS,
   listed: (top_logprobs) => ({ logprobs: true, top_logprobs }),
+  formatted: (schema, strict) => ({
+    response_format: {
+      type: 'json_schema',
+      json_schema: { name: 'answer', schema, ...(strict && { strict: true }) },
+    },
+  }),
   asked: 'messages',
   promptOf: conversationOf,
   isPrompt: isConversation,

@@ -22,12 +22,17 @@ const SAYINGS = {
       words:
         /^(unsupported (param|field|option|argument)|(this|the) \w+ does not support\b|the current context does not\b|only no \w+ is supported\b)/i,
     },
+    // A reasoning model, to what only others take.
+    { status: [400], code: 'unsupported_parameter' },
+    { status: [400], code: 'unsupported_value' },
     // vLLM: 400. Text Generation Inference: 422.
     {
       status: [400, 422],
       words: /^(suffix|best_of|echo|logprobs|logit_bias) is not (currently )?supported\b/i,
     },
   ],
+  /** The field with a JSON Schema, or the schema. */
+  schema: [{ status: [400, 422, 501, 500], words: /\b(response_format|json_schema|json schema|grammar)\b/i }],
   /** A reasoning model, to a chat request with `max_tokens`. */
   newer_limit: [{ status: [400], words: /^.{0,80}\bmax_tokens\b.{0,120}\bmax_completion_tokens\b/i }],
   too_many_choices: [

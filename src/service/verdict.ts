@@ -115,6 +115,8 @@ interface OfRequest {
   readonly path?: string;
   /** Parameters set by the row itself: an error about them says nothing about other rows. @default none */
   readonly ownFields?: readonly string[];
+  /** The request has a schema for the answer. @default false */
+  readonly withSchema?: boolean;
 }
 
 interface Called {
@@ -237,7 +239,7 @@ function blockedSide(completion: Completion, filters: Filters): 'prompt' | 'comp
 }
 
 type Rule = {
-  readonly when: (error: ServiceError, ownFields: readonly string[]) => boolean;
+  readonly when: (error: ServiceError, asked: OfRequest & Pick<ExpectedAnswers, 'withLogprobs'>) => boolean;
   readonly code: string;
 } & (
   | { readonly kind: 'filtered' | 'failed' | 'wait' }
@@ -334,9 +336,25 @@ const RULES: readonly Rule[] = [
   { when: statusIs(502, 504), kind: 'retry', code: 'server_error', possiblyBilled: true },
   { when: means('too_long'), kind: 'failed', code: 'context_length_exceeded' },
   {
-    when: (error, ownFields) => means('unsupported')(error) && ownFields.some(namedIn(error.message)),
+    when: (error, { ownFields = [] }) =>
+      (means('unsupported')(error) || means('schema')(error)) && ownFields.some(namedIn(error.message)),
     kind: 'failed',
     code: 'not_supported',
+  },
+  {
+    when: (error, { withSchema = false }) => withSchema && means('schema')(error),
+    kind: 'stop',
+    code: 'not_supported',
+    hint: 'The server does not take the schema of the answer: write answer: { send_schema: false }, or take response_format out of parameters. The answers are checked all the same.',
+  },
+  {
+    when: (error, { withLogprobs }) =>
+      withLogprobs &&
+      means('unsupported')(error) &&
+      ['logprobs', 'top_logprobs', 'temperature'].some((field) => namedIn(error.message)(field)),
+    kind: 'stop',
+    code: 'not_supported',
+    hint: 'The model gives no log probabilities, as reasoning models do: write answer.votes: 5 in place of answer.confidence: logprobs, and take temperature and logprobs out of parameters.',
   },
   { when: means('too_many_choices'), kind: 'stop', code: 'not_supported', hint: ADVICE.fewer_choices },
   {
@@ -376,10 +394,11 @@ function ofError(
   response: Response,
   now: number,
   called: Called,
-  { operation, ownFields = [], path }: ExpectedAnswers & OfRequest,
+  asked: ExpectedAnswers & OfRequest,
 ): Verdict {
+  const { operation, path } = asked;
   const error = readError(response.status, response.body);
-  const rule = RULES.find(({ when }) => when(error, ownFields)) ?? OTHERWISE;
+  const rule = RULES.find(({ when }) => when(error, asked)) ?? OTHERWISE;
   const where = rule.code === 'redirected' ? redirectTarget(response.headers['location']) : error.message;
   const through = response.proxy === undefined ? '' : `, through the proxy ${response.proxy}`;
   const at = rule.code === 'not_found' && path !== undefined ? ` at ${path}` : '';

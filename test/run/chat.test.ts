@@ -364,6 +364,119 @@ describe('the chat operation', () => {
     expect(new Set(work.records('out.csv').map(({ answer }) => answer))).toEqual(new Set(['positive']));
   });
 
+  const SCHEMA = {
+    type: 'object',
+    properties: { tone: { type: 'string' }, score: { type: ['number', 'null'] } },
+    required: ['tone', 'score'],
+    additionalProperties: false,
+  };
+  const refusing =
+    (message: string, code?: string): Script =>
+    () => ({ status: 400, json: { error: { message, type: 'invalid_request_error', code } } });
+
+  it('sends the schema of answer.json, strict where it can be, and checks what comes', async () => {
+    script = () => ({ json: chatBody({ content: '{"tone": "warm", "score": 1}' }) });
+    await run({ answer: { json: SCHEMA } }, '--limit', '1');
+    expect(bodies()[0]?.['response_format']).toEqual({
+      type: 'json_schema',
+      json_schema: { name: 'answer', schema: SCHEMA, strict: true },
+    });
+    expect(work.records('out.csv')).toMatchObject([{ tone: 'warm', score: '1' }]);
+    const { additionalProperties: _, ...loose } = SCHEMA;
+    script = () => ({ json: chatBody({ content: '{"tone": 7}' }) });
+    const ended = await run({ answer: { json: loose }, output: { path: 'b.csv' } }, '--limit', '1');
+    expect(ended.code).toBe(4);
+    expect(bodies()[1]?.['response_format']).toEqual({
+      type: 'json_schema',
+      json_schema: { name: 'answer', schema: loose },
+    });
+    await run({ answer: { json: SCHEMA, send_schema: false }, output: { path: 'c.csv' } }, '--limit', '1');
+    expect(bodies()[2]).not.toHaveProperty('response_format');
+  });
+
+  it('sends labels as an enum only where asked, and reads the label out of the object', async () => {
+    script = () => ({ json: chatBody({ content: '{"answer":"negative"}' }) });
+    const ended = await run({ answer: { ...LABELS, send_schema: true } }, '--limit', '1');
+    expect(ended.code, ended.stderr).toBe(0);
+    expect(bodies()[0]).toMatchObject({
+      response_format: {
+        json_schema: {
+          strict: true,
+          schema: { properties: { answer: { type: 'string', enum: LABELS.labels } } },
+        },
+      },
+    });
+    expect(work.records('out.csv')).toMatchObject([{ answer: 'negative' }]);
+    await run({ answer: LABELS, output: { path: 'b.csv' } }, '--limit', '1');
+    expect(bodies()[1]).not.toHaveProperty('response_format');
+  });
+
+  it('stops at a server that refuses the schema, with the line to write', async () => {
+    script = refusing(
+      "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model.",
+    );
+    const ended = await run({ answer: { json: SCHEMA } });
+    expect(ended.code, ended.stderr).toBe(3);
+    expect(ended.stderr.replace(/\s+/g, ' ')).toContain('write answer: { send_schema: false }');
+  });
+
+  it('says in check which schema is sent, and what is sent unchecked', async () => {
+    const strict = await check({ answer: { json: SCHEMA }, parameters: { extra_body: { top_k: 1 } } });
+    expect(strict).toMatchObject({ answer_schema: 'strict', extra_body: { top_k: 1 } });
+    expect(await check({ answer: { json: { type: 'object' } } })).toMatchObject({
+      answer_schema: 'not_strict',
+    });
+    expect(await check({ answer: LABELS })).toMatchObject({ answer_schema: null, extra_body: null });
+    const path = work.job({
+      service: CHAT,
+      input: { path: 'in.csv' },
+      prompt: '{{ review }}',
+      answer: { json: SCHEMA },
+    });
+    const { stderr } = await work.call(['check', path], {});
+    expect(stderr).toContain('sent with each request, strict');
+  });
+
+  it('reads how sure the model is from the log probabilities of its tokens', async () => {
+    const at = (token: string, probability: number) => ({ token, logprob: Math.log(probability), bytes: [] });
+    const top = [at('positive', 0.7), at('negative', 0.2)];
+    const logprobs = { content: [{ ...at('positive', 0.7), top_logprobs: top }], refusal: null };
+    script = () => ({ json: chatBody({ logprobs }) });
+    const ended = await run(
+      { answer: { ...LABELS, confidence: 'logprobs', abstain_below: 0.8 } },
+      '--limit',
+      '1',
+    );
+    expect(bodies()[0]).toMatchObject({ logprobs: true, top_logprobs: 5, temperature: 0 });
+    expect(ended.stderr).toContain('answers.abstained 1');
+    expect(work.records('out.csv')).toMatchObject([{ answer: '', confidence: '0.7', abstained: 'true' }]);
+  });
+
+  it('has several choices vote', async () => {
+    script = () => {
+      const body = chatBody();
+      const texts = ['positive', 'negative', 'positive'];
+      const choices = texts.map((content, index) => ({ ...body.choices[0], index, message: { content } }));
+      return { json: { ...body, choices } };
+    };
+    const ended = await run({ answer: { ...LABELS, votes: 3 } }, '--limit', '1');
+    expect(ended.code, ended.stderr).toBe(0);
+    expect(bodies()[0]).toMatchObject({ n: 3 });
+    expect(work.records('out.csv')).toMatchObject([{ answer: 'positive', confidence: '0.666667' }]);
+  });
+
+  it.each(['temperature', 'logprobs'])('says votes where a reasoning model refuses %s', async (field) => {
+    script = refusing(
+      `Unsupported parameter: '${field}' is not supported with this model.`,
+      'unsupported_parameter',
+    );
+    const ended = await run({ answer: { ...LABELS, confidence: 'logprobs' } });
+    expect(ended.code, ended.stderr).toBe(3);
+    expect(ended.stderr.replace(/\s+/g, ' ')).toContain(
+      'write answer.votes: 5 in place of answer.confidence',
+    );
+  });
+
   const check = async (job: object) => {
     const path = work.job({
       service: CHAT,
@@ -467,6 +580,14 @@ describe('the chat operation', () => {
     [
       { service: { deployment: 'm' }, parameters: { seed: 1 } },
       /parameters.seed is a parameter of the chat operation/,
+    ],
+    [
+      { service: { deployment: 'm' }, answer: { ...LABELS, send_schema: true } },
+      /answer.send_schema needs service: { operation: chat }/,
+    ],
+    [
+      { answer: { ...LABELS, send_schema: true }, parameters: { response_format: { type: 'text' } } },
+      /answer.send_schema cannot stand beside parameters.response_format/,
     ],
     [{ row_parameters: ['suffix'] }, /row_parameters is no parameter of the chat operation/],
     [

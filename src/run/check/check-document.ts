@@ -37,6 +37,12 @@ export function checkDocument(report: CheckReport): Document {
       section('tokens', 'Tokens', tokenBlocks(report)),
       section('duplicates', 'Duplicates', duplicateBlocks(report)),
       section('requests', 'Requests', [text(requests === 0 ? '' : count(requests))]),
+      section('schema', 'Answer schema', [text(SCHEMA_WORDS[report.answer_schema ?? 'none'])], {
+        short: 'schema',
+      }),
+      section('extra', 'Sent unchecked', [text(report.extra_body ? JSON.stringify(report.extra_body) : '')], {
+        short: 'extra_body',
+      }),
       section('votes', 'Votes', [text(votesText(report))]),
       section('asked_again', 'Asked again', [text(furtherText(report))]),
       section('cost', 'Cost', [text(costText(report))]),
@@ -53,6 +59,13 @@ export function checkDocument(report: CheckReport): Document {
     rest: '--json has more',
   };
 }
+
+const SCHEMA_WORDS = {
+  none: '',
+  strict: 'sent with each request, strict (answer.send_schema)',
+  not_strict:
+    'sent with each request, not strict: strict wants every property in required and additionalProperties: false, everywhere (answer.send_schema)',
+};
 
 /** `9 to 12`, or a single figure. */
 function between({ least, most }: Range, figure: (value: number) => string): string {

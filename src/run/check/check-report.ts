@@ -1,4 +1,6 @@
 import type { Settings } from '../../config/settings.js';
+import { isObject } from '../../core/json.js';
+import type { Parameters } from '../../core/model.js';
 import { isRepeatable } from '../../prompt/reuse-keys.js';
 import type { Encoding } from '../../prompt/tokens.js';
 import type { Inspected, RenderedPrompt } from './inspection.js';
@@ -35,6 +37,10 @@ export interface CheckReport {
   readonly cacheable_prompt_share: number;
   /** What the two would be if the columns came last. `null`: the rows bring their own prompts. */
   readonly cacheable_at_best: { readonly columns: readonly string[]; readonly prompt_tokens: number } | null;
+  /** Whether the schema of the answer is sent, and the service's strict mode takes it. `null`: not sent. */
+  readonly answer_schema: 'strict' | 'not_strict' | null;
+  /** Sent unchecked. `null`: none. */
+  readonly extra_body: Parameters['extra_body'] | null;
   readonly requests: number;
   /** Choices per row, all billed; only of a job with `answer.votes`. */
   readonly votes?: number;
@@ -137,6 +143,8 @@ export function checkReport(
         Math.min(tokens.prompt_tokens, surveyed.template.tokens * inspected.rows.to_send),
       ),
     },
+    answer_schema: schemaSent(parameters),
+    extra_body: parameters.extra_body ?? null,
     requests: inspected.requests,
     ...('votes' in answer && { votes: answer.votes }),
     ...(further.most > 0 && { further_calls: further }),
@@ -163,6 +171,11 @@ export function checkReport(
       clipped: first.text.length > LONGEST_SHOWN,
     },
   };
+}
+
+function schemaSent({ response_format: format }: Parameters): CheckReport['answer_schema'] {
+  const sent = format?.['json_schema'];
+  return isObject(sent) ? (sent['strict'] === true ? 'strict' : 'not_strict') : null;
 }
 
 /** That of the run at best: 3 if it must stop early (budget, deadline), 1 if rows would fail, else 0. */

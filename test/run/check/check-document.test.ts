@@ -45,6 +45,8 @@ const report: CheckReport = {
   cacheable_prompt_tokens: 66_900,
   cacheable_prompt_share: 0.48,
   cacheable_at_best: { columns: ['review'], prompt_tokens: 80_280 },
+  answer_schema: null,
+  extra_body: null,
   requests: 1_338,
   duplicates: {
     rows: 3,
