@@ -52,8 +52,8 @@ export default defineConfig({
     hookTimeout: 120_000,
     // Of one second by default.
     expect: { poll: { timeout: 60_000 } },
-    // Three times the cores of CI: many of these tests wait for something that is away or asleep.
-    maxWorkers: 6,
+    // More than the cores of CI: many of these tests wait for something that is away or asleep.
+    maxWorkers: 5,
     sequence: { sequencer: LongestFirst },
     projects: [
       // As in the default suite: what one file has loaded the next need not load anew.
