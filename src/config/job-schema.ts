@@ -8,7 +8,7 @@ import { type Parameters, ROLES } from '../core/model.js';
 import { OUTPUT_ENDINGS } from '../output/format.js';
 import type { ReuseSettings } from '../prompt/reuse-keys.js';
 import { CALLABLE_MODEL_IDS, CALLABLE_MODELS, modelProblem } from '../service/catalogue.js';
-import { type EndpointSpec, endpointSpecSchema } from '../service/endpoint-spec.js';
+import { type EndpointSpec, endpointSpecSchema, type Several } from '../service/endpoint-spec.js';
 import { OPERATIONS, operationOf } from '../service/operation.js';
 import {
   anyParametersSchema,
@@ -785,16 +785,12 @@ export const jobSchema = jobFileSchema.transform((file) => {
   const { confidence, votes } = sureness(answer);
   const onInvalid = onInvalidOf(answer);
   const operation = operationOf(service);
+  const endpoints = endpointsOf(file);
   return {
     ...job,
-    endpoint: {
-      operation: service.operation,
-      deployment: service.deployment,
-      ...(service.model !== undefined && { model: service.model }),
-      apiVersion: service.api_version,
-      style: service.style,
-      timeoutMs: limits.timeout_seconds * 1000,
-    } satisfies EndpointSpec,
+    /** What rows are made, counted and read for: all endpoints have its operation. */
+    endpoint: endpoints[0].spec,
+    endpoints,
     input: {
       path: input.path,
       ...(format !== undefined && { format }),
@@ -854,6 +850,24 @@ export type Job = z.output<typeof jobSchema>;
 
 /** A job with its name (by default that of its file), and the file if it comes from one. */
 export type NamedJob = Job & { readonly name: string; readonly file?: string };
+
+/** An endpoint as the job has it. */
+export interface JobEndpoint {
+  readonly spec: EndpointSpec;
+  /** A minute; null where the job does not state it. */
+  readonly quota: { readonly requestsPerMinute: number | null; readonly tokensPerMinute: number | null };
+}
+
+function endpointsOf({ service, limits }: JobFile): Several<JobEndpoint> {
+  const { operation, deployment, model, api_version: apiVersion, style } = service;
+  const spec = {
+    ...{ name: deployment, operation, deployment },
+    ...(model !== undefined && { model }),
+    ...{ apiVersion, style, timeoutMs: limits.timeout_seconds * 1000 },
+  };
+  const { requests_per_minute: requests = null, tokens_per_minute: tokens = null } = limits;
+  return [{ spec, quota: { requestsPerMinute: requests, tokensPerMinute: tokens } }];
+}
 
 /** A plain number counts failures. */
 const mostUnanswered = (most: JobFile['limits']['stop_after_failures']) =>

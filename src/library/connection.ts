@@ -18,8 +18,8 @@ export class Connection {
   offline(context: Omit<OfflineContext, 'connect'>): OfflineContext {
     const connect = async (): Promise<RunContext> => {
       this.#found ??= this.#find();
-      const { address, keys } = (await this.#found).access;
-      return { ...context, connect, address, keys };
+      const { endpoints } = (await this.#found).access;
+      return { ...context, connect, endpoints };
     };
     return { ...context, connect };
   }

@@ -1,43 +1,63 @@
 import type { Environment } from '../config/environment.js';
+import type { JobEndpoint } from '../config/job-schema.js';
 import type { Settings } from '../config/settings.js';
 import { assumedModel, modelBehind } from '../service/catalogue.js';
-import { callUrl, type ServiceAccess } from '../service/endpoint.js';
+import { callUrl, type ServedEndpoint, type ServiceAccess } from '../service/endpoint.js';
+import type { Several } from '../service/endpoint-spec.js';
 import { KeyRing } from '../service/keys.js';
 import { operationOf } from '../service/operation.js';
 import { proxyFor } from '../service/proxy.js';
 
-interface Service extends ServiceAccess {
+interface Service {
+  readonly endpoints: Several<ServedEndpoint>;
   close(): Promise<void>;
 }
 
-/** @param say takes the message about the emulated model, if the job names none */
+/** @param say takes the message about an emulated model, if the job names none */
 export async function service(
   settings: Settings,
   environment: Environment,
   say: (line: string) => void,
 ): Promise<Service> {
-  if (settings.emulated) {
-    const { endpoint } = settings;
-    const { deployment } = endpoint;
-    const known = modelBehind(endpoint);
-    const model = (known ?? assumedModel(operationOf(endpoint))).id;
+  if (settings.emulated) return emulated(settings, say);
+  const [first, ...others] = settings.endpoints;
+  const served = (endpoint: JobEndpoint): ServedEndpoint =>
+    servedBy(endpoint, accessTo(endpoint, environment, settings.work));
+  return { endpoints: [served(first), ...others.map(served)], close: async () => {} };
+}
+
+async function emulated({ endpoints, answer }: Settings, say: (line: string) => void): Promise<Service> {
+  const models = endpoints.map(({ spec }) => {
+    const known = modelBehind(spec);
+    const model = (known ?? assumedModel(operationOf(spec))).id;
     if (known === null)
-      say(`the emulator answers for ${deployment} as ${model} would; service.model names another model`);
-    // Loaded only here: a run on the service does not need it.
-    const { startEmulator } = await import('../emulator/server.js');
-    const options = { deployments: { [deployment]: model }, modelPrefix: 'emulator:' };
-    const emulator = await startEmulator(options, settings.answer);
-    return {
-      address: { baseUrl: emulator.url, segment: 'openai' },
-      keys: new KeyRing(emulator.keys),
-      close: () => emulator.close(),
-    };
-  }
+      say(`the emulator answers for ${spec.deployment} as ${model} would; service.model names another model`);
+    return [spec.deployment, model];
+  });
+  // Loaded only here: a run on the service does not need it.
+  const { startEmulator } = await import('../emulator/server.js');
+  const options = { deployments: Object.fromEntries(models), modelPrefix: 'emulator:' };
+  const emulator = await startEmulator(options, answer);
+  const address = { baseUrl: emulator.url, segment: 'openai' };
+  const [first, ...others] = endpoints;
+  const served = (endpoint: JobEndpoint): ServedEndpoint =>
+    servedBy(endpoint, { address, keys: new KeyRing(emulator.keys) });
+  return { endpoints: [served(first), ...others.map(served)], close: () => emulator.close() };
+}
+
+const servedBy = (
+  { spec: { name, deployment }, quota }: JobEndpoint,
+  access: ServiceAccess,
+): ServedEndpoint => ({
+  ...access,
+  ...{ name, deployment, quota },
+});
+
+/** @throws UsageError for a bad address, before the input is read, and for a missing key */
+function accessTo({ spec }: JobEndpoint, environment: Environment, work: boolean): ServiceAccess {
   const place = { baseUrl: environment.baseUrl, segment: environment.segment };
-  // Refuses a bad address before the input is read.
-  const url = callUrl(place, settings.endpoint);
-  const address = { ...place, proxy: settings.work ? proxyFor(url, environment.variable) : null };
+  const url = callUrl(place, spec);
+  const address = { ...place, proxy: work ? proxyFor(url, environment.variable) : null };
   // A run that makes no calls needs no key, and should have none.
-  const keys = new KeyRing(environment.keys, settings.work);
-  return { address, keys, close: async () => {} };
+  return { address, keys: new KeyRing(environment.keys, work) };
 }

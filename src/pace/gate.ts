@@ -10,13 +10,21 @@ type Paced = Pick<Pacer, 'admit' | 'space' | 'withdrawn' | 'waitingMs' | 'takesP
 export class Gate {
   #probing: Promise<unknown> | null = null;
   #calls = 0;
+  #asking = 0;
 
   constructor(
     private readonly pacer: Paced,
     private readonly outage: Pick<Outage, 'view' | 'certain'>,
     /** Runs a call in a slot of the process. */
     private readonly inSlot: <T>(call: () => Promise<T>) => Promise<T>,
+    /** Called whenever one that asked has its answer. */
+    private readonly onAnswer: () => void = () => {},
   ) {}
+
+  /** Those that ask and have no answer yet. */
+  get asking(): number {
+    return this.#asking;
+  }
 
   /** Calls that passed and have not ended. */
   get calls(): number {
@@ -43,7 +51,22 @@ export class Gate {
    * what it finds. A call that waits for its permit holds no slot.
    * @param call returns false when it was not made after all
    */
-  async enter(
+  enter(tokens: number, isClosed: () => boolean, call: (permit: number) => Promise<boolean>): Promise<Entry> {
+    this.#asking++;
+    let isAsking = true;
+    const answered = (): void => {
+      if (!isAsking) return;
+      isAsking = false;
+      this.#asking--;
+      this.onAnswer();
+    };
+    return this.#enter(tokens, isClosed, (permit) => {
+      answered();
+      return call(permit);
+    }).finally(answered);
+  }
+
+  async #enter(
     tokens: number,
     isClosed: () => boolean,
     call: (permit: number) => Promise<boolean>,

@@ -3,7 +3,7 @@ import { type AnswerSpec, answerSpecSchema } from '../core/answer-spec.js';
 import { parseJson } from '../core/json.js';
 import type { Parameters, Prompt } from '../core/model.js';
 import type { Budget } from '../pace/budget.js';
-import { type EndpointSpec, endpointSpecSchema } from '../service/endpoint-spec.js';
+import { type EndpointSpec, endpointSpecSchema, type Several } from '../service/endpoint-spec.js';
 import { type Operation, operationOf } from '../service/operation.js';
 
 /** A row in the queue: what is sent to the service, and nothing else of the input. */
@@ -34,7 +34,8 @@ export interface Chunk {
   readonly run: string;
   readonly execution: number;
   readonly first: number;
-  readonly endpoint: EndpointSpec;
+  /** Any of them may be called for a row. */
+  readonly endpoints: Several<EndpointSpec>;
   /** Maximum rows in one request. */
   readonly promptsPerRequest: number;
   readonly parameters: Parameters;
@@ -44,6 +45,11 @@ export interface Chunk {
   /** Null: an invalid answer stays as it is. */
   readonly asks: OnInvalid | null;
   readonly rows: readonly ChunkRow[];
+}
+
+/** A chunk at the endpoint that is called for its rows. */
+export interface ChunkAt extends Chunk {
+  readonly endpoint: EndpointSpec;
 }
 
 /** Names the execution that the chunk belongs to. */
@@ -95,9 +101,12 @@ const asksSchema = z.strictObject({
   deployment: z.string().min(1).nullable(),
 });
 
+const haveOneOperation = ([{ operation }, ...others]: Several<EndpointSpec>): boolean =>
+  others.every((each) => each.operation === operation);
+
 const commonSchema = z
   .strictObject({
-    endpoint: endpointSpecSchema,
+    endpoints: z.tuple([endpointSpecSchema], endpointSpecSchema).refine(haveOneOperation),
     promptsPerRequest: z.int().min(1).max(2048),
     parameters: z.record(z.string(), z.unknown()),
     budget: budgetSchema.nullable(),
@@ -105,7 +114,7 @@ const commonSchema = z
     asks: asksSchema.nullable(),
   })
   .transform(({ parameters, ...common }, context) => {
-    const checked = operationOf(common.endpoint).requests.safeParse(parameters);
+    const checked = operationOf(common.endpoints[0]).requests.safeParse(parameters);
     if (checked.success) return { ...common, parameters: checked.data };
     context.addIssue('no parameters of the operation');
     return z.NEVER;
@@ -127,12 +136,12 @@ export function decodeChunk(data: unknown): Chunk | null {
   const common = commonOf(data.common);
   const rows = parseJson(data.rows);
   if (common === null || !Array.isArray(rows) || rows.length === 0) return null;
-  const operation = operationOf(common.endpoint);
+  const operation = operationOf(common.endpoints[0]);
   if (!rows.every(isRow(operation))) return null;
   const { run, x: execution, first } = data;
-  const { endpoint, promptsPerRequest, parameters, budget, hold, asks } = common;
+  const { endpoints, promptsPerRequest, parameters, budget, hold, asks } = common;
   return {
-    ...{ run, execution, first, endpoint, promptsPerRequest, parameters, budget, hold, asks },
+    ...{ run, execution, first, endpoints, promptsPerRequest, parameters, budget, hold, asks },
     // Only the checked parameters: JSON may have a `__proto__` that zod passes over.
     rows: rows.map(([row, prompt, own]) => ({
       row,

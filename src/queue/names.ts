@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type { Several } from '../service/endpoint-spec.js';
 
 /**
  * The hash of the address keeps rows from a service that their run was not meant for: another resource with a
@@ -20,10 +21,26 @@ export const serviceQueue = (
   { baseUrl, segment }: { readonly baseUrl: string | undefined; readonly segment: string },
 ): string => queueName(deployment, `${baseUrl?.replace(/\/+$/, '')}/${segment}`);
 
+interface Place {
+  readonly name: string;
+  readonly deployment: string;
+  readonly address: Parameters<typeof serviceQueue>[1];
+}
+
 export const queuesOf =
-  (emulated: boolean, address: Parameters<typeof serviceQueue>[1]) =>
-  (deployment: string): string =>
+  (emulated: boolean) =>
+  ({ deployment, address }: Omit<Place, 'name'>): string =>
     emulated ? queueName(deployment, null) : serviceQueue(deployment, address);
+
+/** The queue belongs to the set of endpoints, in any order; the pace to each of them. */
+export function queueOfSet(endpoints: Several<Place>, emulated: boolean): string {
+  const [first, ...others] = endpoints;
+  const queueOf = queuesOf(emulated);
+  if (others.length === 0) return queueOf(first);
+  const sorted = [...endpoints].sort((a, b) => (a.name < b.name ? -1 : 1));
+  const names = sorted.map(({ name }) => name).join('+');
+  return queueName(names, emulated ? null : JSON.stringify(sorted.map((each) => [each.name, queueOf(each)])));
+}
 
 /** Start time and enough randomness to be unique: `20261121-020000-4f9c1a`. */
 export function newRunId(now: Date, random: string): string {

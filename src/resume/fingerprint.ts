@@ -23,12 +23,10 @@ const SHOWN = 100;
 
 function partsOf(settings: Settings): Record<string, unknown> {
   const { input, output, reuse } = settings;
-  // The time-out of a call changes no record.
-  const { timeoutMs: _, ...service } = settings.endpoint;
   return {
     'the way the input is read': [input.format, input.encoding, input.delimiter],
     'input.require': input.require,
-    service,
+    service: serviceOf(settings),
     prompt: settings.prompt,
     ...(settings.system !== null && { system: settings.system }),
     ...(settings.messages !== null && { messages: settings.messages }),
@@ -48,6 +46,12 @@ function partsOf(settings: Settings): Record<string, unknown> {
     }),
     ...(reuse.onlyNew && { 'input.only_new': true, 'input.id': reuse.id }),
   };
+}
+
+/** Neither the time-out of a call nor the name of an only endpoint changes a record. */
+function serviceOf({ endpoints }: Settings): unknown {
+  const named = endpoints.map(({ spec: { timeoutMs: _, name, ...spec } }) => [name, spec] as const);
+  return named.length === 1 ? named[0]?.[1] : Object.fromEntries(named);
 }
 
 const textOf = (value: unknown): string => JSON.stringify(value) ?? 'null';

@@ -8,8 +8,9 @@ import type { Halt } from '../core/halt.js';
 import { thisProcess } from '../core/lock.js';
 import { forgetRun } from '../ops/heartbeat-sender.js';
 import { ChunkQueue } from '../queue/chunk-queue.js';
-import { queuesOf } from '../queue/names.js';
-import type { ServiceAddress } from '../service/endpoint.js';
+import { queueOfSet } from '../queue/names.js';
+import type { ServedEndpoint } from '../service/endpoint.js';
+import type { Several } from '../service/endpoint-spec.js';
 import type { Survey } from '../source/source.js';
 import { openStore } from '../store/open.js';
 import type { Store } from '../store/store.js';
@@ -22,7 +23,7 @@ import { newRun, type OutputTarget, settleTarget } from './output-target.js';
 import { Reuse } from './reuse.js';
 
 interface BeginContext {
-  readonly address: ServiceAddress;
+  readonly endpoints: Several<ServedEndpoint>;
   readonly halt: Halt;
   readonly log: Logger;
   readonly stdout: NodeJS.WritableStream;
@@ -104,7 +105,7 @@ export async function beginExecution(
 
     const reuse = await Reuse.open({
       settings,
-      address: context.address,
+      endpoints: context.endpoints,
       input,
       manifest,
       // A run whose part file was salvaged continues under another name.
@@ -129,7 +130,12 @@ export async function beginExecution(
     if (settings.reuse.onlyNew)
       say(`${count(reuse?.answered ?? 0)} rows are known from the last run of this job`);
 
-    const queue = new ChunkQueue(store, queueOf(settings, context), settings.limits.attempts, context.log);
+    const queue = new ChunkQueue(
+      store,
+      queueOfSet(context.endpoints, settings.emulated),
+      settings.limits.attempts,
+      context.log,
+    );
     // In case the engine never closes it: `serve` would keep its connections.
     opened.push({ close: () => within(1_000, queue.close()).catch(() => {}) });
     const lease = new RunLease(store, committer, settings.limits.unknownOutcome === 'hold', halt);
@@ -210,9 +216,6 @@ async function openStoreOf(
     throw error;
   });
 }
-
-const queueOf = ({ endpoint, emulated }: Settings, { address }: BeginContext): string =>
-  queuesOf(emulated, address)(endpoint.deployment);
 
 /** After a salvage, answers that are not on disk and calls in flight count as repeated. */
 async function callsOf(

@@ -7,8 +7,8 @@ import type { Parameters, Prompt, Row } from '../core/model.js';
 import { MOST_KEYS, OffsetIndex } from '../core/offset-index.js';
 import { syncFolder, writeAside, writing } from '../output/writer.js';
 import { idReader, type ReuseSettings, type RowKeys, rowKeys } from '../prompt/reuse-keys.js';
-import type { ServiceAddress } from '../service/endpoint.js';
-import type { EndpointSpec } from '../service/endpoint-spec.js';
+import type { ServedEndpoint } from '../service/endpoint.js';
+import type { EndpointSpec, Several } from '../service/endpoint-spec.js';
 import type { Survey } from '../source/source.js';
 import { OUTCOME_TTL_MS } from '../store/ledger.js';
 import type { Manifest } from './manifest.js';
@@ -45,10 +45,11 @@ interface ReuseParts {
     readonly stateDir: string;
     readonly reuse: ReuseSettings;
     readonly parameters: Parameters;
-    readonly endpoint: EndpointSpec;
+    readonly endpoints: Several<{ readonly spec: EndpointSpec }>;
     readonly emulated: boolean;
   };
-  readonly address: ServiceAddress;
+  /** In the order of the settings. */
+  readonly endpoints: Several<ServedEndpoint>;
   /** `total`: rows that the run will have. */
   readonly input: { readonly survey: Survey; readonly total: number };
   readonly manifest: Pick<Manifest, 'run' | 'rows' | 'since'>;
@@ -85,7 +86,7 @@ export class Reuse {
    * @throws UsageError when the state directory is not writable
    */
   static async open(parts: ReuseParts): Promise<Reuse | null> {
-    const { settings, address, input, manifest, from } = parts;
+    const { settings, input, manifest, from } = parts;
     const { stateDir, reuse } = settings;
     const own = outcomesPath(stateDir, manifest.run);
     try {
@@ -95,14 +96,13 @@ export class Reuse {
       const before = from === undefined ? own : outcomesPath(stateDir, from);
       if (isNew && existsSync(before)) await copyAs(before, own);
       await sweep(dirname(own), [own, before]);
-      const where = settings.emulated ? null : `${address.baseUrl}/${address.segment}`;
+      const { where, service } = placeOf(parts);
       const answered = answeredPath(stateDir, settings.job, where);
-      const { operation, deployment, apiVersion, style } = settings.endpoint;
       const keysOf = rowKeys({
         ...reuse,
         idOf: idReader(reuse.id, input.survey),
         parameters: settings.parameters,
-        service: [where, operation, deployment, apiVersion, style],
+        service,
       });
       // Both share the memory.
       const both = reuse.dedupe && reuse.onlyNew;
@@ -258,4 +258,17 @@ async function sweep(folder: string, own: readonly string[]): Promise<void> {
     const age = Date.now() - (statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Date.now());
     if (age > OUTCOME_TTL_MS) await rm(path, { force: true });
   }
+}
+
+/** What must be the same for an outcome to be reused: every endpoint that may have answered. */
+function placeOf({ settings, endpoints }: Pick<ReuseParts, 'settings' | 'endpoints'>) {
+  const places = settings.endpoints.map(({ spec }, i) => {
+    const { baseUrl, segment } = endpoints[i]?.address ?? {};
+    const { operation, deployment, apiVersion, style } = spec;
+    const where = settings.emulated ? null : `${baseUrl}/${segment}`;
+    return [where, operation, deployment, apiVersion, style] as const;
+  });
+  const [[where, ...others] = [null], second] = places;
+  if (second === undefined) return { where, service: [where, ...others] };
+  return { where: JSON.stringify(places.map(([each]) => each)), service: places };
 }

@@ -15,6 +15,8 @@ import type { OutputFiles } from '../resume/output-files.js';
 import { type OutputTarget, takeOutput } from '../resume/output-target.js';
 import { beginExecution, type RunStart } from '../resume/resume.js';
 import { WholeOutput } from '../resume/whole-output.js';
+import type { ServiceAddress } from '../service/endpoint.js';
+import { deploymentsOf } from '../service/endpoint-spec.js';
 import { OUTCOME_UNKNOWN } from '../store/ledger.js';
 import type { Amending, RowsToCall } from './amending.js';
 import { driftNow } from './drift.js';
@@ -244,11 +246,11 @@ function endOf(halted: HaltReason | null): 'finished' | 'stopped' | 'interrupted
 
 function announce(
   settings: Settings,
-  { say, address }: RunContext,
+  { say, endpoints }: RunContext,
   { total, survey }: Input,
   { target, manifest, store }: RunStart,
 ): void {
-  const { input, endpoint, emulated, limits, work } = settings;
+  const { input, emulated, limits, work } = settings;
   const from = input.name;
   const bad = survey.badRows > 0 ? `, ${count(survey.badRows)} of them unreadable` : '';
   say(
@@ -257,13 +259,16 @@ function announce(
   if (survey.note !== undefined) say(`${from}: ${survey.note}`);
   if (total === 0) say(`${from} has no record: there is nothing to call`);
   if (target?.warning) say(`warning: ${target.warning}`);
-  const where = emulated ? 'an emulator on this machine' : (address.baseUrl ?? '');
+  const where = ({ baseUrl = '' }: ServiceAddress): string =>
+    emulated ? 'an emulator on this machine' : baseUrl;
+  const called = endpoints.map(({ deployment, address }) => `${deployment} at ${where(address)}`);
+  const proxies = new Set(endpoints.flatMap(({ address }) => address.proxy?.address ?? []));
   say(
     work
-      ? `calling ${endpoint.deployment} at ${where}, up to ${limits.concurrency} at a time; queue in ${store.describe()}`
+      ? `calling ${called.join(' and ')}, up to ${limits.concurrency} at a time; queue in ${store.describe()}`
       : `leaving the calls to workers; queue in ${store.describe()}`,
   );
-  if (address.proxy) say(`calls go through the proxy ${address.proxy.address}`);
+  for (const proxy of proxies) say(`calls go through the proxy ${proxy}`);
   if (manifest.execution > 1 && limits.budget !== null)
     say(`budget: ${spentText({ ...limits.budget, prices: settings.prices }, manifest.calls)} spent`);
 }
@@ -283,7 +288,7 @@ function summaryParts(
     run: manifest.run,
     job: settings.job,
     ...(settings.jobFile !== null && { job_file: settings.jobFile }),
-    deployment: settings.endpoint.deployment,
+    deployment: deploymentsOf(settings.endpoints.map(({ spec }) => spec)),
     api_version: settings.endpoint.apiVersion,
     emulated: settings.emulated,
     input: { path: settings.input.path, sha256: input.survey.sha256, rows: input.total },

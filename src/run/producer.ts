@@ -31,13 +31,13 @@ export class Producer {
     private readonly window: Window,
     private readonly canary: Canary,
   ) {
-    const { endpoint, parameters, limits, prices } = settings;
+    const { endpoints, parameters, limits, prices } = settings;
     const { run, execution } = parts.committer.manifest;
     const orphaned = Math.max(0, parts.before.in_flight);
     this.#common = {
       run,
       execution,
-      endpoint,
+      endpoints: [endpoints[0].spec, ...endpoints.slice(1).map(({ spec }) => spec)],
       promptsPerRequest: limits.promptsPerRequest,
       parameters,
       budget: limits.budget && { ...limits.budget, prices, orphaned },

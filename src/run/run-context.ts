@@ -1,9 +1,12 @@
 import type { Logger } from 'pino';
 import type { Halt } from '../core/halt.js';
-import type { ServiceAccess } from '../service/endpoint.js';
+import type { ServedEndpoint } from '../service/endpoint.js';
+import type { Several } from '../service/endpoint-spec.js';
 import type { RunEvent } from './events.js';
 
-export interface RunContext extends OfflineContext, ServiceAccess {}
+export interface RunContext extends OfflineContext {
+  readonly endpoints: Several<ServedEndpoint>;
+}
 
 /** What a run has before it connects to the service: one that calls no row needs no address and no key. */
 export interface OfflineContext {

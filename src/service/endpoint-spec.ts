@@ -1,8 +1,10 @@
 import * as z from 'zod';
 import { OPERATION_NAMES } from './operation.js';
 
-/** The endpoint as the job has it; address and keys come from the worker. Queue entries use these names. */
+/** An endpoint as the job has it; address and keys come from the worker. Queue entries use these names. */
 export const endpointSpecSchema = z.strictObject({
+  /** Unique in its job. The only endpoint of a job has the name of its deployment. */
+  name: z.string().min(1).max(200),
   operation: z.enum(OPERATION_NAMES),
   deployment: z.string().min(1),
   /** Model id, when the job names one; for counting tokens. */
@@ -15,9 +17,16 @@ export const endpointSpecSchema = z.strictObject({
 });
 export type EndpointSpec = Readonly<z.output<typeof endpointSpecSchema>>;
 
+/** A list with at least one entry. */
+export type Several<T> = readonly [T, ...T[]];
+
 /** The model id is dropped: the other deployment's name must tell its model. */
 export function withDeployment({ model: _, ...endpoint }: EndpointSpec, deployment: string): EndpointSpec {
-  return { ...endpoint, deployment };
+  return { ...endpoint, name: deployment, deployment };
 }
 
 export type Deployed = Pick<EndpointSpec, 'deployment' | 'model'>;
+
+/** As the summary has them. */
+export const deploymentsOf = (endpoints: readonly Pick<EndpointSpec, 'deployment'>[]): string =>
+  endpoints.map(({ deployment }) => deployment).join(', ');

@@ -21,6 +21,14 @@ export interface ServiceAccess {
   readonly keys: KeyRing;
 }
 
+/** An endpoint as a process calls it. */
+export interface ServedEndpoint extends ServiceAccess {
+  readonly name: string;
+  readonly deployment: string;
+  /** A minute, as the job states it; null where it does not. */
+  readonly quota: { readonly requestsPerMinute: number | null; readonly tokensPerMinute: number | null };
+}
+
 export interface ServiceRequest {
   readonly prompts: readonly Prompt[];
   /** Sent unchanged: the service has its own defaults. */

@@ -2,7 +2,7 @@ import type { Parameters, Prompt, Tokens, Usage } from '../core/model.js';
 import { type Budget, least, most, mostBilled, NO_TOKENS } from '../pace/budget.js';
 import { promptText } from '../prompt/prompt-text.js';
 import { loadTokenizer, promptCounter } from '../prompt/tokens.js';
-import type { Chunk, ChunkRow } from '../queue/chunk.js';
+import type { ChunkAt, ChunkRow } from '../queue/chunk.js';
 import { modelBehind } from '../service/catalogue.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
 import { operationOf } from '../service/operation.js';
@@ -29,7 +29,7 @@ export class MostBilled {
   readonly #counts = new Map<string, Counting>();
 
   /** Without a budget nothing is counted, because counting tokens takes time. */
-  of(chunk: Chunk, rows: readonly ChunkRow[]): readonly ReservedRow[] {
+  of(chunk: ChunkAt, rows: readonly ChunkRow[]): readonly ReservedRow[] {
     if (chunk.budget === null) return rows.map((row) => reserved(row, NO_TOKENS));
     const { prompt, suffix } = this.#countOf(chunk.endpoint);
     return rows.map((row) => {

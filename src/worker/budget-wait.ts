@@ -1,5 +1,5 @@
 import { steadyNow } from '../core/clock.js';
-import { type Chunk, type ChunkBudget, executionOf } from '../queue/chunk.js';
+import { type Chunk, type ChunkAt, type ChunkBudget, executionOf } from '../queue/chunk.js';
 import type { Answer } from '../store/ledger.js';
 import type { Batcher } from './batcher.js';
 
@@ -36,7 +36,7 @@ export class BudgetWait {
    * @returns false when no call is in flight that could free room
    */
   async room(
-    chunk: Chunk,
+    chunk: ChunkAt,
     budget: ChunkBudget,
     answer: Pick<Answer, 'spent' | 'inFlight'>,
     isFirst: boolean,
@@ -68,7 +68,7 @@ export class BudgetWait {
   /** True while calls in flight may still report, each until its deadline. */
   #mayLeaveRoom(
     known: RunWait,
-    { run, endpoint }: Chunk,
+    { run, endpoint }: ChunkAt,
     { orphaned }: ChunkBudget,
     { spent, inFlight }: Pick<Answer, 'spent' | 'inFlight'>,
   ): boolean {

@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import { steadyNow } from '../core/clock.js';
 import type { Parameters } from '../core/model.js';
 import { NO_TOKENS } from '../pace/budget.js';
-import type { Chunk, ChunkRow } from '../queue/chunk.js';
+import type { Chunk, ChunkAt, ChunkRow } from '../queue/chunk.js';
 import { Endpoint, type ServiceAccess, type ServiceRequest } from '../service/endpoint.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
 import { type AdvertisedQuota, advertisedQuota, type Exchange } from '../service/exchange.js';
@@ -74,7 +74,7 @@ export class Caller {
    * @returns a verdict for each row, in their order
    */
   async call(
-    chunk: Chunk,
+    chunk: ChunkAt,
     rows: readonly ChunkRow[],
     attempt: number,
     isCounted = true,
@@ -112,7 +112,7 @@ export class Caller {
   }
 
   /** Whether the deployment answers a harmless call. Only the budget counts its few tokens. */
-  async answersPlain({ run, first, endpoint: spec }: Chunk): Promise<boolean> {
+  async answersPlain({ run, first, endpoint: spec }: ChunkAt): Promise<boolean> {
     const endpoint = this.#endpoint(spec);
     const of = { run, row: first, rows: 0, attempt: 1 };
     const exchange = await this.#exchange(of, endpoint, PLAIN, false);

@@ -1,45 +1,32 @@
-export interface Task {
+export interface Task<By> {
   /** False when it cannot be prepared yet. Called when it is next in turn. */
   prepare(): boolean;
-  run(): Promise<void>;
+  run(by: By): Promise<void>;
 }
 
-interface WaitingTask {
-  readonly task: Task;
+interface WaitingTask<By> {
+  readonly task: Task<By>;
   readonly done: () => void;
   readonly failed: (error: unknown) => void;
 }
 
-interface TaskLine {
+interface Turns<By> {
   readonly key: string;
-  readonly turns: WaitingTask[];
+  readonly waiting: WaitingTask<By>[];
 }
 
-/**
- * Bounds how many tasks run at once and takes keys in turn: a run of 200 rows does not wait behind a long one.
- */
-export class FairLimit {
-  /** The key that waited longest is first. No line is empty. */
-  readonly #lines: TaskLine[] = [];
+/** Tasks that wait. It takes keys in turn: a run of 200 rows does not wait behind a long one. */
+export class TaskLine<By> {
+  /** The key that waited longest is first. None has nothing waiting. */
+  readonly #turns: Turns<By>[] = [];
   /** Prepared tasks; they go first, in order. */
-  readonly #prepared: WaitingTask[] = [];
-  /** Each runs one task after another. */
-  #places = 0;
+  readonly #prepared: WaitingTask<By>[] = [];
+  readonly #limits: FairLimit<By>[] = [];
   #pending = 0;
 
-  constructor(private most: number) {}
-
-  get concurrency(): number {
-    return this.most;
-  }
-
-  set concurrency(most: number) {
-    this.most = most;
-    this.#takePlaces();
-  }
-
-  get activeCount(): number {
-    return this.#places;
+  /** Adds a limit under which its tasks are run. */
+  limitedBy(limit: FairLimit<By>): void {
+    this.#limits.push(limit);
   }
 
   get pendingCount(): number {
@@ -47,30 +34,78 @@ export class FairLimit {
   }
 
   /** Resolves when all tasks have ended; rejects as soon as one fails. */
-  async run(key: string, tasks: readonly Task[]): Promise<void> {
+  async run(key: string, tasks: readonly Task<By>[]): Promise<void> {
     if (tasks.length === 0) return;
-    const line = this.#lines.find((each) => each.key === key) ?? { key, turns: [] };
-    if (line.turns.length === 0) this.#lines.push(line);
+    const turns = this.#turns.find((each) => each.key === key) ?? { key, waiting: [] };
+    if (turns.waiting.length === 0) this.#turns.push(turns);
     const ends = tasks.map(
-      (task) => new Promise<void>((done, failed) => line.turns.push({ task, done, failed })),
+      (task) => new Promise<void>((done, failed) => turns.waiting.push({ task, done, failed })),
     );
     this.#pending += tasks.length;
     this.prepare();
-    this.#takePlaces();
+    this.offer();
     await Promise.all(ends);
   }
 
   /** Prepares the next tasks in turn, until one cannot be prepared. */
   prepare(): void {
-    while (this.#lines[0]?.turns[0]?.task.prepare()) {
+    while (this.#turns[0]?.waiting[0]?.task.prepare()) {
       const next = this.#inTurn();
       if (next !== undefined) this.#prepared.push(next);
     }
   }
 
+  /** Has the limits take what waits, as far as they may. */
+  offer(): void {
+    for (const limit of this.#limits) limit.takePlaces();
+  }
+
+  take(): WaitingTask<By> | undefined {
+    const next = this.#prepared.shift() ?? this.#inTurn();
+    if (next !== undefined) this.#pending--;
+    return next;
+  }
+
+  #inTurn(): WaitingTask<By> | undefined {
+    const turns = this.#turns.shift();
+    const next = turns?.waiting.shift();
+    if (turns !== undefined && turns.waiting.length > 0) this.#turns.push(turns);
+    return next;
+  }
+}
+
+/** Bounds how many tasks of a line are run at once by one of those that take from it. */
+export class FairLimit<By> {
+  /** Each runs one task after another. */
+  #places = 0;
+
+  /** @param mayTake whether the next task may be run by this one now. @default always */
+  constructor(
+    private most: number,
+    private readonly line: TaskLine<By>,
+    private readonly by: By,
+    private readonly mayTake: () => boolean = () => true,
+  ) {
+    line.limitedBy(this);
+  }
+
+  get concurrency(): number {
+    return this.most;
+  }
+
+  set concurrency(most: number) {
+    this.most = most;
+    this.takePlaces();
+  }
+
+  get activeCount(): number {
+    return this.#places;
+  }
+
   /** Starts places; each picks its task only when it is free. */
-  #takePlaces(): void {
-    const free = Math.min(this.#pending, this.most - this.#places);
+  takePlaces(): void {
+    if (this.line.pendingCount === 0 || !this.mayTake()) return;
+    const free = Math.min(this.line.pendingCount, this.most - this.#places);
     for (let i = 0; i < free; i++) {
       this.#places++;
       void this.#work();
@@ -81,20 +116,12 @@ export class FairLimit {
   async #work(): Promise<void> {
     // No task starts within what raises the limit.
     await undefined;
-    while (this.#places <= this.most) {
-      const next = this.#prepared.shift() ?? this.#inTurn();
+    while (this.#places <= this.most && this.mayTake()) {
+      const next = this.line.take();
       if (next === undefined) break;
-      this.#pending--;
-      this.prepare();
-      await next.task.run().then(next.done, next.failed);
+      this.line.prepare();
+      await next.task.run(this.by).then(next.done, next.failed);
     }
     this.#places--;
-  }
-
-  #inTurn(): WaitingTask | undefined {
-    const line = this.#lines.shift();
-    const next = line?.turns.shift();
-    if (line !== undefined && line.turns.length > 0) this.#lines.push(line);
-    return next;
   }
 }

@@ -5,7 +5,7 @@ import type { Problem } from '../core/model.js';
 import { demandOf, type QueueDemand, type ServedQueues, unserved } from '../ops/demand.js';
 import { RUN_LOST_MS, readRuns, readWorkers } from '../ops/heartbeat.js';
 import { WorkerHeartbeatSender } from '../ops/heartbeat-sender.js';
-import { serviceQueue } from '../queue/names.js';
+import { queuesOf, serviceQueue } from '../queue/names.js';
 import type { ServiceAccess } from '../service/endpoint.js';
 import type { Store } from '../store/store.js';
 import { Batcher } from './batcher.js';
@@ -160,14 +160,21 @@ export class FleetWorker {
 
   #hire(want: QueueDemand): ChunkWorker {
     const { address, keys, store, concurrency, unheard, log, onStop, times } = this.options;
+    const { deployment, limits } = want;
+    const quota = {
+      requestsPerMinute: limits.requests_per_minute,
+      tokensPerMinute: limits.tokens_per_minute,
+    };
+    const endpoint = { name: deployment, deployment, address, keys, quota };
     const onCall = ({ type, ...call }: CallEnded): void => {
       this.#heartbeat.called(call.status);
       log.debug(call, type);
     };
     const name = this.#heartbeat.id;
-    const { queueOf } = this.#served;
-    const context = { name, queueOf, address, keys, store, concurrency, unheard, log, onStop, onCall, times };
-    return new ChunkWorker({ ...context, slots: this.#slots, batcher: this.#batcher }, want);
+    const queueOf = queuesOf(false);
+    const context = { name, queueOf, store, concurrency, unheard, log, onStop, onCall, times };
+    const shared = { slots: this.#slots, batcher: this.#batcher };
+    return new ChunkWorker({ ...context, ...shared }, { ...want, endpoints: [endpoint] });
   }
 
   #dismiss(worker: ChunkWorker): void {

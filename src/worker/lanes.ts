@@ -7,29 +7,43 @@ import { NO_TOKENS, plus } from '../pace/budget.js';
 import { Gate } from '../pace/gate.js';
 import { LateCalls } from '../pace/late-calls.js';
 import { Pacer, type PacerParts } from '../pace/pacer.js';
-import { Outage } from '../pace/pauses.js';
+import { Outage, type OutageView } from '../pace/pauses.js';
+import type { Quota } from '../pace/shared-pace.js';
 import { StarvedCalls } from '../pace/starved-calls.js';
 import { type Reserved, TokenEstimator } from '../pace/usage.js';
-import type { Chunk } from '../queue/chunk.js';
+import type { ChunkAt } from '../queue/chunk.js';
+import type { queuesOf } from '../queue/names.js';
+import type { ServedEndpoint, ServiceAccess } from '../service/endpoint.js';
+import type { Several } from '../service/endpoint-spec.js';
 import { ADVICE } from '../service/quirks.js';
 import type { NoRoom, Notice, Unsettled, Verdict, Wait } from '../service/verdict.js';
 import type { Store } from '../store/store.js';
 import { type CallAccess, Caller } from './caller.js';
-import { FairLimit } from './fair-limit.js';
+import { FairLimit, TaskLine } from './fair-limit.js';
 import { completionOf } from './row-usage.js';
 
 /** The process, as far as its calls go. */
-export interface CallContext extends CallAccess {
+export interface CallContext extends Omit<CallAccess, keyof ServiceAccess> {
   readonly store: Store;
-  readonly queueOf: (deployment: string) => string;
+  /** Names the pace that all jobs share which call this deployment. */
+  readonly queueOf: ReturnType<typeof queuesOf>;
   /** Most calls at once before the first are answered. @default `concurrency` */
   readonly unheard?: number;
   /** The limit shared by the lanes of the process. @default only `concurrency`, of each */
   readonly slots?: LimitFunction;
 }
 
+/** What a worker serves. */
+export interface Served {
+  readonly queue: string;
+  readonly endpoints: Several<ServedEndpoint>;
+  readonly limits: Pick<QueueDemand['limits'], 'token_estimate' | 'prompts_per_request' | 'chunk_size'>;
+  /** Whether the service has answered before. */
+  readonly answered: boolean;
+}
+
 interface Ended {
-  readonly chunk: Chunk;
+  readonly chunk: ChunkAt;
   /** Of its first row: tells the call from others. */
   readonly name: string;
   readonly verdicts: readonly Verdict[];
@@ -42,6 +56,11 @@ const MIXED_UP = 3;
 /** Times that all rows fail alike while a plain call succeeds, after which a run without any answer stops. */
 const ALL_ALIKE = 2;
 
+/** Rows are taken this long before their permits come, in ms: twice as long as permits are given in advance. */
+const AHEAD_MS = 500;
+/** The same in rows, where only tokens have a quota. */
+const FEW = 8;
+
 /** After "no room" one more call is tried after so many call durations, within these bounds in ms. */
 const ROUNDS = 4;
 const SHORTEST_FIRST_MS = 1_000;
@@ -51,15 +70,15 @@ const LONGEST_FIRST_MS = 60_000;
 type TooMany = 'starved' | 'late' | 'no_room';
 
 /**
- * Calls one deployment. Learns from each call when the next may be made, how many at once, and how many tokens
+ * Calls one endpoint. Learns from each call when the next may be made, how many at once, and how many tokens
  * an answer takes.
  */
 export class Lane {
-  readonly deployment: string;
+  readonly name: string;
   readonly caller: Caller;
   readonly gate: Gate;
   /** One limit over all its calls in the process; runs take turns. */
-  readonly limit: FairLimit;
+  readonly limit: FairLimit<Lane>;
   readonly outage = new Outage();
   readonly pacer: Pacer;
   readonly estimate: TokenEstimator;
@@ -79,20 +98,23 @@ export class Lane {
 
   constructor(
     context: CallContext,
-    { queue, deployment, limits, answered }: QueueDemand,
+    endpoint: ServedEndpoint,
+    { limits, answered }: Pick<Served, 'limits' | 'answered'>,
+    readonly route: Route,
     onPause: PacerParts['onPause'],
   ) {
     const { store, concurrency, unheard = concurrency, log, slots } = context;
-    this.deployment = deployment;
+    const { name, address, keys, quota } = endpoint;
+    this.name = name;
     this.#log = log;
     this.#answered = answered;
-    this.caller = new Caller(context, answered);
+    this.caller = new Caller({ ...context, address, keys }, answered);
     this.estimate = new TokenEstimator(limits.token_estimate);
-    this.limit = new FairLimit(concurrency);
+    this.limit = new FairLimit<Lane>(concurrency, route.line, this, () => route.mayTake(this));
     this.pacer = new Pacer({
       values: store.keyValue,
-      queue,
-      limits: { requestsPerMinute: limits.requests_per_minute, tokensPerMinute: limits.tokens_per_minute },
+      queue: context.queueOf(endpoint),
+      limits: quota,
       ceiling: concurrency,
       unheard,
       underWay: () => this.gate.calls,
@@ -105,7 +127,24 @@ export class Lane {
       onStoreError: (error) => log.debug({ err: error }, 'the store refused the pace'),
     });
     this.limit.concurrency = this.pacer.concurrency;
-    this.gate = new Gate(this.pacer, this.outage, slots ?? ((call) => call()));
+    this.gate = new Gate(this.pacer, this.outage, slots ?? ((call) => call()), () => route.line.offer());
+  }
+
+  /** True when it makes no calls now, or only probes. */
+  get isAside(): boolean {
+    return this.outage.view !== null || this.gate.waitingMs > 0;
+  }
+
+  /** Whether one more row would be called soon. In an outage one row probes. */
+  get hasRoom(): boolean {
+    const { gate, outage, pacer } = this;
+    if (gate.waitingMs > 0) return false;
+    if (outage.view !== null) return gate.asking + gate.calls === 0;
+    const { quota } = pacer;
+    if (quota === null) return true;
+    return (
+      gate.asking < (quota.perMinute === null ? FEW : Math.max(2, (quota.perMinute / 60_000) * AHEAD_MS))
+    );
   }
 
   /** @param asked most rows in one request, as the job asks */
@@ -311,36 +350,125 @@ export class Lane {
   }
 }
 
-/**
- * The lanes of a worker: its own deployment's first, then those asked last for rows whose answers did not fit.
- */
-export class Lanes {
-  readonly all: [own: Lane, ...others: Lane[]];
+/** How often lanes look whether they may take a row, in ms: a pause may be over. */
+const LOOK_MS = 50;
 
-  /** @param onPause when the own lane pauses */
+/**
+ * Lanes that take rows from one line: the next row goes to a lane whose own permits have room, so that their
+ * quotas add up. One lane alone takes all.
+ */
+export class Route {
+  readonly line = new TaskLine<Lane>();
+  readonly lanes: Several<Lane>;
+  readonly #looking: NodeJS.Timeout | null;
+
+  /** @param onPause told when no lane may call, with the time until one may, in ms */
   constructor(
-    private readonly context: CallContext,
-    private readonly wanted: QueueDemand,
+    context: CallContext,
+    [first, ...others]: Several<ServedEndpoint>,
+    served: Pick<Served, 'limits' | 'answered'>,
     onPause: PacerParts['onPause'],
   ) {
-    this.all = [new Lane(context, wanted, onPause)];
+    const paused = async (): Promise<void> => {
+      if (this.waitingMs > 0) await onPause(this.waitingMs);
+    };
+    const laneTo = (endpoint: ServedEndpoint): Lane => new Lane(context, endpoint, served, this, paused);
+    this.lanes = [laneTo(first), ...others.map(laneTo)];
+    this.#looking = others.length === 0 ? null : setInterval(() => this.line.offer(), LOOK_MS).unref();
   }
 
-  get own(): Lane {
-    return this.all[0];
+  /** How long no lane may call, in ms; 0 when one may. */
+  get waitingMs(): number {
+    return Math.min(...this.lanes.map(({ gate }) => gate.waitingMs));
   }
 
-  to(deployment: string): Lane {
-    const known = this.all.find((lane) => lane.deployment === deployment);
+  /** True when a call needs nothing but its turn and a slot. */
+  get isOpen(): boolean {
+    return this.lanes.some(({ gate }) => gate.isOpen);
+  }
+
+  /** What all lanes suffer from; null when one of them does not. */
+  get outage(): OutageView | null {
+    const views = this.lanes.map(({ outage }) => outage.view);
+    return views.every((view) => view !== null) ? (views[0] ?? null) : null;
+  }
+
+  /** Null while unknown for one of them. */
+  get quota(): Quota | null {
+    return this.lanes.map(({ pacer }) => pacer.quota).reduce(sumOfQuotas);
+  }
+
+  /** Where no lane may call, the first to ask finds that out, and the rows go back to the queue. */
+  mayTake(lane: Lane): boolean {
+    return this.lanes.length === 1 || this.waitingMs > 0 || lane.hasRoom;
+  }
+
+  /** Whether rows that this lane cannot call need not go back to the queue. */
+  hasOther(lane: Lane): boolean {
+    return this.lanes.some((other) => other !== lane && !other.isAside);
+  }
+
+  /** @param asked most rows in one request, as the job asks */
+  packSize(asked: number, attempt: number): number {
+    return Math.min(...this.lanes.map((lane) => lane.packSize(asked, attempt)));
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#looking ?? undefined);
+    await Promise.all(this.lanes.map(({ caller }) => caller.close()));
+  }
+}
+
+/** The routes of a worker: to the endpoints of its queue, and to those asked last for rows whose answers did not fit. */
+export class Lanes {
+  readonly own: Route;
+  readonly #others = new Map<string, Route>();
+
+  /** @param onPause when no endpoint of the queue may be called */
+  constructor(
+    private readonly context: CallContext,
+    private readonly served: Served,
+    onPause: PacerParts['onPause'],
+  ) {
+    this.own = new Route(context, served.endpoints, served, onPause);
+  }
+
+  get all(): readonly Lane[] {
+    return [this.own, ...this.#others.values()].flatMap(({ lanes }) => lanes);
+  }
+
+  get others(): readonly Lane[] {
+    return [...this.#others.values()].flatMap(({ lanes }) => lanes);
+  }
+
+  /** At the address of the first endpoint. */
+  to(deployment: string): Route {
+    const known = this.#others.get(deployment);
     if (known !== undefined) return known;
-    const queue = this.context.queueOf(deployment);
+    const { context, served } = this;
     // The quota in the job is that of its own deployment.
-    const limits = { ...this.wanted.limits, requests_per_minute: null, tokens_per_minute: null };
+    const quota = { requestsPerMinute: null, tokensPerMinute: null };
+    const endpoint = { ...served.endpoints[0], name: deployment, deployment, quota };
     // The entries of its rows are delayed one by one.
-    const lane = new Lane(this.context, { queue, deployment, limits, answered: true }, async () => {});
-    this.all.push(lane);
-    return lane;
+    const route = new Route(context, [endpoint], { ...served, answered: true }, async () => {});
+    this.#others.set(deployment, route);
+    return route;
   }
+
+  close(): Promise<unknown> {
+    return Promise.all([this.own, ...this.#others.values()].map((route) => route.close()));
+  }
+}
+
+function sumOfQuotas(a: Quota | null, b: Quota | null): Quota | null {
+  if (a === null || b === null) return null;
+  const sum = (of: number | null, and: number | null): number | null =>
+    of === null || and === null ? null : of + and;
+  return {
+    perMinute: sum(a.perMinute, b.perMinute),
+    isFound: a.isFound || b.isFound,
+    tokensPerMinute: sum(a.tokensPerMinute, b.tokensPerMinute),
+  };
 }
 
 const isRetry = (verdict: Verdict): verdict is Unsettled => verdict.kind === 'retry';

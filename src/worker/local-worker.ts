@@ -6,7 +6,8 @@ import type { Halt } from '../core/halt.js';
 import type { Problem } from '../core/model.js';
 import { limitsOf, WorkerHeartbeatSender } from '../ops/heartbeat-sender.js';
 import { queuesOf } from '../queue/names.js';
-import type { ServiceAccess } from '../service/endpoint.js';
+import type { ServedEndpoint } from '../service/endpoint.js';
+import type { Several } from '../service/endpoint-spec.js';
 import type { Store } from '../store/store.js';
 import { Batcher } from './batcher.js';
 import type { CallEnded } from './caller.js';
@@ -29,7 +30,7 @@ export function startLocalWorker(
     store,
   }: {
     settings: Settings;
-    context: ServiceAccess & { readonly log: Logger; readonly halt: Halt };
+    context: { readonly endpoints: Several<ServedEndpoint>; readonly log: Logger; readonly halt: Halt };
     store: Store;
   },
   { run, queue, calls }: { readonly run: string; readonly queue: string; readonly calls: Counters },
@@ -53,8 +54,6 @@ export function startLocalWorker(
   const worker = new ChunkWorker(
     {
       ...{
-        address: context.address,
-        keys: context.keys,
         store,
         concurrency,
         unheard,
@@ -62,13 +61,13 @@ export function startLocalWorker(
         log: context.log,
       },
       name: sender.id,
-      queueOf: queuesOf(settings.emulated, context.address),
+      queueOf: queuesOf(settings.emulated),
       ...{ batcher, ownRun: run },
-      // Each deployment has its own limit; this one spans both.
-      ...(settings.onInvalid?.deployment && { slots: pLimit(concurrency) }),
+      // Each endpoint has its own limit; this one spans all.
+      ...((settings.onInvalid?.deployment || context.endpoints.length > 1) && { slots: pLimit(concurrency) }),
       onCall,
     },
-    { queue, deployment: settings.endpoint.deployment, limits: limitsOf(settings), answered: wasReached },
+    { queue, endpoints: context.endpoints, limits: limitsOf(settings), answered: wasReached },
   );
   sender.begin();
   return { worker, sender };

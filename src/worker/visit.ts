@@ -8,7 +8,7 @@ import { boundsOf, budgetProblem, NO_TOKENS, plus } from '../pace/budget.js';
 import type { Entry } from '../pace/gate.js';
 import type { Reserved } from '../pace/usage.js';
 import { promptText } from '../prompt/prompt-text.js';
-import type { Chunk, ChunkRow } from '../queue/chunk.js';
+import type { Chunk, ChunkAt, ChunkRow } from '../queue/chunk.js';
 import { answerBytes, LARGEST_ANSWER } from '../service/answer-size.js';
 import { withDeployment } from '../service/endpoint-spec.js';
 import { operationOf } from '../service/operation.js';
@@ -29,7 +29,7 @@ import { type BudgetWait, GONE_MS } from './budget-wait.js';
 import { parametersOf } from './caller.js';
 import type { Task } from './fair-limit.js';
 import { cutOffRow, type Fate, failedRow, fateOf } from './fate.js';
-import type { Lane, Lanes } from './lanes.js';
+import type { Lane, Lanes, Route } from './lanes.js';
 
 /** Pause before rows return to the queue because the store refused, in ms. */
 const STORE_PAUSE_MS = 1_000;
@@ -51,7 +51,7 @@ export type VisitEnd =
 
 /** The worker, as far as its visits go. */
 export interface Host {
-  readonly lanes: Pick<Lanes, 'own' | 'to'>;
+  readonly lanes: Pick<Lanes, 'own' | 'to' | 'all'>;
   readonly batcher: Batcher;
   readonly budgets: BudgetWait;
   readonly mostBilled: Pick<MostBilled, 'of'>;
@@ -107,6 +107,8 @@ export class Visit {
   #leaves = false;
   /** Delay of rows that another deployment will be asked for, in ms. */
   #laterMs = 0;
+  /** Its chunk at each lane. */
+  readonly #chunks = new Map<Lane, ChunkAt>();
   /** Resolves when the last settlement, and so all before it, is in the ledger. */
   #settled: Promise<void> = Promise.resolve();
   /** Resolve when unused grants are returned. */
@@ -144,35 +146,37 @@ export class Visit {
     return end;
   }
 
-  async #send(rows: readonly ChunkRow[], lane: Lane): Promise<void> {
+  async #send(rows: readonly ChunkRow[], route: Route): Promise<void> {
     const { asking, attempt, chunk } = this.lease;
     const asked = asking === null ? rows : rows.map((row) => asking.next(row));
-    const { promptsPerCall } = operationOf(chunk.endpoint);
-    const most = lane.packSize(Math.min(chunk.promptsPerRequest, promptsPerCall), attempt);
-    await this.#takeTurns(packs(asked, most, chunk.parameters), lane);
+    const { promptsPerCall } = operationOf(chunk.endpoints[0]);
+    const most = route.packSize(Math.min(chunk.promptsPerRequest, promptsPerCall), attempt);
+    await this.#takeTurns(packs(asked, most, chunk.parameters), route);
     // Now, not with the next attempt: neither the rows nor the service are at fault.
     const alone = this.#mixedUp.splice(0);
     this.#countRetries(alone, alone.length);
     await this.#takeTurns(
       alone.map(({ row }) => [row]),
-      lane,
+      route,
     );
   }
 
-  async #takeTurns(inOrder: readonly (readonly ChunkRow[])[], lane: Lane): Promise<void> {
+  async #takeTurns(inOrder: readonly (readonly ChunkRow[])[], route: Route): Promise<void> {
     // In an outage the first request probes: it must not be the same row every time.
-    const requests = lane.outage.view === null ? inOrder : shuffled(inOrder, Math.random);
-    const tasks = requests.map((rows): Task => {
+    const requests = route.lanes.every(({ outage }) => outage.view === null)
+      ? inOrder
+      : shuffled(inOrder, Math.random);
+    const tasks = requests.map((rows): Task<Lane> => {
       let prefetched: PrefetchedGrant | null = null;
       return {
         prepare: () => {
-          prefetched = this.#prefetch(rows, lane);
+          prefetched = this.#prefetch(rows, route);
           return prefetched !== null;
         },
-        run: () => this.#request(rows, prefetched, lane),
+        run: (lane) => this.#request(rows, prefetched, lane),
       };
     });
-    await lane.limit.run(this.lease.chunk.run, tasks);
+    await route.line.run(this.lease.chunk.run, tasks);
   }
 
   /** When the store cannot tell a row's fate, the row returns to the queue; the rest of the chunk goes on. */
@@ -186,7 +190,7 @@ export class Visit {
         if (granted.length > 0) await this.#call(granted, reserved, lane);
         return granted.length > 0;
       });
-      this.#goesOn(entry, lane);
+      this.#goesOn(entry, rows, lane);
     } catch (error) {
       log.warn({ err: error, row: rows[0]?.row }, 'the store refused; rows go back to the queue');
       await sleep(STORE_PAUSE_MS);
@@ -203,17 +207,18 @@ export class Visit {
     return !this.#wanted || this.host.isLeaving || this.lease.isLost;
   };
 
-  /** When it may not, the rows go back to the queue. */
-  #goesOn(entry: Entry, lane: Lane): boolean {
+  /** When it may not, another lane takes the rows, or they go back to the queue. */
+  #goesOn(entry: Entry, rows: readonly ChunkRow[], lane: Lane): boolean {
     if (entry === 'go') return true;
     if (entry === 'closed') this.#leaves = true;
-    else this.#wait(lane, entry.waitMs);
+    else this.#wait(lane, rows, entry.waitMs);
     return false;
   }
 
-  /** The queue pauses for its own deployment only, so rows of another one delay their entry. */
-  #wait(lane: Lane, ms = lane.gate.waitingMs): void {
-    if (lane === this.host.lanes.own) this.#waits = true;
+  /** The queue pauses for its own endpoints only, so rows of another one delay their entry. */
+  #wait(lane: Lane, rows: readonly ChunkRow[], ms = lane.gate.waitingMs): void {
+    if (lane.route.hasOther(lane)) for (const { row } of rows) this.#again.add(row);
+    else if (lane.route === this.host.lanes.own) this.#waits = true;
     else this.#laterMs = Math.max(this.#laterMs, LATER_MS, ms);
   }
 
@@ -221,10 +226,10 @@ export class Visit {
    * Reserves the next request in advance, so that its call does not wait for the store. Requests that must
    * wait anyway are not reserved early: grants expire, use budget, and with `hold` a crash fails their rows.
    */
-  #prefetch(rows: readonly ChunkRow[], { gate, limit }: Lane): PrefetchedGrant | null {
+  #prefetch(rows: readonly ChunkRow[], { isOpen, line }: Route): PrefetchedGrant | null {
     const { hold, budget } = this.lease.chunk;
-    if (hold || budget !== null || !gate.isOpen || this.#isOver()) return null;
-    return this.host.batcher.prefetch(this.#reservation(rows.map(unpriced), false), () => limit.prepare());
+    if (hold || budget !== null || !isOpen || this.#isOver()) return null;
+    return this.host.batcher.prefetch(this.#reservation(rows.map(unpriced), false), () => line.prepare());
   }
 
   /**
@@ -240,7 +245,7 @@ export class Visit {
   ): Promise<readonly ReservedRow[]> {
     const { batcher, budgets, mostBilled } = this.host;
     const chunk = this.#chunkAt(lane);
-    const mayCall = (): boolean => this.#goesOn(lane.gate.ask(this.#isOver), lane);
+    const mayCall = (): boolean => this.#goesOn(lane.gate.ask(this.#isOver), asked, lane);
     const rows = mostBilled.of(chunk, asked);
     for (let refusals = 0; ; ) {
       await this.host.looked();
@@ -290,7 +295,7 @@ export class Visit {
 
     const fates = rows.map((row, i) => fateOf(verdicts[i], row, { asking, attempt, hold: chunk.hold }));
     this.#goOn(rows, fates, isDown, lane);
-    const settled = rows.map((row, i) => this.#settlement(row, this.#name, fates[i], lane));
+    const settled = rows.map((row, i) => this.#settlement(row, this.#name, fates[i]));
     const billed = rows.reduce(
       (sum, { most }, i) => plus(sum, billedFor(verdicts[i], most, chunk.budget)),
       NO_TOKENS,
@@ -308,7 +313,7 @@ export class Visit {
     for (const [i, row] of rows.entries()) {
       const fate = fates[i];
       if (fate?.kind === 'retry') failed.push({ row, fate });
-      else if (fate?.kind === 'wait') this.#wait(lane);
+      else if (fate?.kind === 'wait') this.#wait(lane, [row]);
       else if (fate?.kind === 'left') {
         if (fate.possiblyBilled) this.host.batcher.count(this.lease.chunk.run, 'repeated');
         this.#leaves = true;
@@ -317,7 +322,10 @@ export class Visit {
     if (failed.length === 0) return;
     if (isDown) {
       // In an outage a failure uses no attempt.
-      this.#wait(lane);
+      this.#wait(
+        lane,
+        failed.map(({ row }) => row),
+      );
       this.#countRetries(failed, 1);
       return;
     }
@@ -357,16 +365,20 @@ export class Visit {
     if (billed > 0) batcher.count(this.lease.chunk.run, 'repeated', billed);
   }
 
-  #chunkAt({ deployment }: Lane): Chunk {
+  #chunkAt(lane: Lane): ChunkAt {
+    const known = this.#chunks.get(lane);
+    if (known !== undefined) return known;
     const { chunk } = this.lease;
-    if (deployment === chunk.endpoint.deployment) return chunk;
-    return { ...chunk, endpoint: withDeployment(chunk.endpoint, deployment) };
+    const own = chunk.endpoints.find(({ name }) => name === lane.name);
+    const at = { ...chunk, endpoint: own ?? withDeployment(chunk.endpoints[0], lane.name) };
+    this.#chunks.set(lane, at);
+    return at;
   }
 
   #named(problem: Problem, lane: Lane): Problem {
-    if (lane === this.host.lanes.own) return problem;
+    if (lane.route === this.host.lanes.own) return problem;
     const message = problem.message.replaceAll('service.deployment', 'answer.on_invalid.deployment');
-    return { ...problem, message: `${lane.deployment}: ${message}` };
+    return { ...problem, message: `${lane.name}: ${message}` };
   }
 
   /** Reserves nothing. */
@@ -409,21 +421,22 @@ export class Visit {
 
   /** Whether nobody will settle a call any more: its process is dead, or sleeps. */
   #isGone({ call, ageMs }: InFlight): boolean {
-    const { execution, endpoint } = this.lease.chunk;
+    const { execution, endpoints } = this.lease.chunk;
     // Only one process at a time works on a run, so the one of an earlier execution has ended.
     if (call.startsWith(OWN_CALL) && Number(call.split(':')[1]) < execution) return true;
-    return ageMs > endpoint.timeoutMs + GONE_MS;
+    return ageMs > endpoints[0].timeoutMs + GONE_MS;
   }
 
   #record(row: ChunkRow, outcome: CalledOutcome): void {
-    const settlement = this.#settlement(row, null, { kind: 'final', outcome }, this.host.lanes.own);
+    const settlement = this.#settlement(row, null, { kind: 'final', outcome });
     this.#settled = this.host.batcher.settle(this.lease.chunk.run, [settlement]);
   }
 
-  #settlement(row: ChunkRow, call: string | null, fate: Fate | undefined, { outage }: Lane): Settlement {
+  #settlement(row: ChunkRow, call: string | null, fate: Fate | undefined): Settlement {
     const { run, first } = this.lease.chunk;
     const { outcome, interim }: Partial<Final> = fate?.kind === 'final' ? fate : {};
-    if (outcome !== undefined) outage.settled(this.#nameOf(row));
+    const { lanes } = this.host;
+    if (outcome !== undefined) for (const { outage } of lanes.all) outage.settled(this.#nameOf(row));
     const settlement = { run, first, row: row.row, call, outcome: outcome ?? null };
     return interim ? { ...settlement, interim } : settlement;
   }

@@ -11,18 +11,18 @@ import type { Logger } from 'pino';
 import { backoffMs } from '../core/backoff.js';
 import { steadyNow, watchClock, within } from '../core/clock.js';
 import type { Problem } from '../core/model.js';
-import type { QueueDemand } from '../ops/demand.js';
 import type { WorkerHeartbeat } from '../ops/heartbeat.js';
 import { WORKER_SAFE_MS } from '../ops/lost-workers.js';
 import { type OutageView, serviceWait } from '../pace/pauses.js';
 import type { Quota } from '../pace/shared-pace.js';
 import { type Chunk, type ChunkData, decodeChunk, executionOf } from '../queue/chunk.js';
 import { ENTRY_LIMIT, KEEP_FAILED, MOST_LOSSES, REFUSED } from '../queue/chunk-queue.js';
+import { deploymentsOf, type EndpointSpec } from '../service/endpoint-spec.js';
 import { AnswerCheck } from './answer-check.js';
 import type { Batcher, Totals } from './batcher.js';
 import { MostBilled } from './billing.js';
 import { BudgetWait } from './budget-wait.js';
-import { type CallContext, Lanes } from './lanes.js';
+import { type CallContext, Lanes, type Served } from './lanes.js';
 import { type Host, type Lease, Visit } from './visit.js';
 
 /**
@@ -67,7 +67,7 @@ interface LeasedEntry extends Lease {
   isLost: boolean;
 }
 
-/** Takes chunks of one deployment and calls the service for their rows, under one limit for the process. */
+/** Takes chunks of one queue and calls their endpoints for their rows, under one limit for the process. */
 export class ChunkWorker implements Host {
   readonly lanes: Lanes;
   readonly batcher: Batcher;
@@ -91,15 +91,15 @@ export class ChunkWorker implements Host {
 
   constructor(
     private readonly context: WorkerContext,
-    private readonly wanted: QueueDemand,
+    private readonly served: Served,
   ) {
     const { store, concurrency, times, log } = context;
-    const { queue, limits } = wanted;
+    const { queue, limits } = served;
     this.#lockMs = times?.lockMs ?? LOCK_MS;
     this.batcher = context.batcher;
     this.log = log;
     this.budgets = new BudgetWait(context.batcher);
-    this.lanes = new Lanes(context, wanted, (ms) => this.#keepEntries(ms));
+    this.lanes = new Lanes(context, served, (ms) => this.#keepEntries(ms));
     // Enough chunks to fill the limit while the last rows of some are still in flight.
     this.#baseSlots = 2 * Math.ceil((concurrency * limits.prompts_per_request) / limits.chunk_size) + 1;
     this.#queue = new Queue(queue, { connection: store.connectionFor('queue') }, store.backendFactory);
@@ -199,9 +199,12 @@ export class ChunkWorker implements Host {
   get heartbeat(): WorkerHeartbeat['queues'][number] {
     const { quota } = this;
     return {
-      queue: this.wanted.queue,
-      deployment: this.wanted.deployment,
-      concurrency: this.lanes.own.limit.concurrency,
+      queue: this.served.queue,
+      deployment: deploymentsOf(this.served.endpoints),
+      concurrency: Math.min(
+        this.context.concurrency,
+        this.lanes.own.lanes.reduce((sum, { limit }) => sum + limit.concurrency, 0),
+      ),
       in_flight: this.inFlight,
       waiting: serviceWait(this, steadyNow()),
       quota: quota && {
@@ -218,24 +221,24 @@ export class ChunkWorker implements Host {
 
   /** Milliseconds the service asked this process to wait; 0 when it is calling. */
   get waitingMs(): number {
-    return this.lanes.own.pacer.waitingMs;
+    return this.lanes.own.waitingMs;
   }
 
   /** The current outage as this process sees it, or null. */
   get outage(): OutageView | null {
-    return this.lanes.own.outage.view;
+    return this.lanes.own.outage;
   }
 
   /** Null while unknown. */
   get quota(): Quota | null {
-    return this.lanes.own.pacer.quota;
+    return this.lanes.own.quota;
   }
 
   /** What rows that go to another deployment wait for, in words; null when nothing. */
   otherWait(now: number): string | null {
-    for (const { deployment, outage, pacer } of this.lanes.all.slice(1)) {
+    for (const { name, outage, pacer } of this.lanes.others) {
       const wait = serviceWait({ outage: outage.view, waitingMs: pacer.waitingMs }, now);
-      if (wait !== null) return `${deployment}: ${wait}`;
+      if (wait !== null) return `${name}: ${wait}`;
     }
     return null;
   }
@@ -246,7 +249,7 @@ export class ChunkWorker implements Host {
 
   /** Ends an outage that the failing rows have probably caused: from now on they use up attempts. */
   blameRows(): void {
-    this.lanes.own.outage.answered();
+    for (const { outage } of this.lanes.own.lanes) outage.answered();
   }
 
   /**
@@ -267,14 +270,14 @@ export class ChunkWorker implements Host {
       this.context.log.warn({ err: error }, 'calls in flight were given up'),
     );
     clearInterval(this.#renewal);
-    await Promise.all(this.lanes.all.map(({ caller }) => caller.close()));
+    await this.lanes.close();
     await within(LEAVE_MS, Promise.all([this.batcher.flushed(), this.#queue.close()])).catch(() => {});
   }
 
   async #process(job: Job<ChunkData>, token: string): Promise<void> {
     const chunk = decodeChunk(job.data);
     const asking = chunk === null ? null : this.#askingFor(chunk);
-    if (chunk?.endpoint.deployment !== this.wanted.deployment || asking === undefined) {
+    if (chunk === null || asking === undefined || !this.#serves(chunk)) {
       // Empty data: the store lost it, and the run adds the entry again.
       const level = Object.keys(job.data ?? {}).length === 0 ? 'debug' : 'warn';
       this.context.log[level]({ entry: job.id }, 'refused a queue entry that is no chunk of this deployment');
@@ -296,9 +299,17 @@ export class ChunkWorker implements Host {
     } finally {
       this.#leases.delete(id);
       // Back to the usual number of chunks, but only while rows wait; otherwise another chunk is due.
-      if (this.lanes.own.limit.pendingCount > 0 && this.#worker.concurrency > this.#baseSlots)
+      if (this.lanes.own.line.pendingCount > 0 && this.#worker.concurrency > this.#baseSlots)
         this.#worker.concurrency--;
     }
+  }
+
+  /** Its endpoints are ours, and no other. */
+  #serves({ endpoints }: Chunk): boolean {
+    const own = this.served.endpoints;
+    const isOwn = (each: EndpointSpec): boolean =>
+      own.some(({ name, deployment }) => name === each.name && deployment === each.deployment);
+    return endpoints.length === own.length && endpoints.every(isOwn);
   }
 
   isStopped(chunk: Chunk): boolean {
@@ -373,7 +384,7 @@ export class ChunkWorker implements Host {
    */
   beforeCall(): void {
     const most = this.context.concurrency + 1;
-    if (this.lanes.own.limit.pendingCount > 0 || this.#leases.size < this.#worker.concurrency) return;
+    if (this.lanes.own.line.pendingCount > 0 || this.#leases.size < this.#worker.concurrency) return;
     if (this.#isLeaving || this.#worker.concurrency >= most) return;
     this.#worker.concurrency++;
     void this.#worker.pause(true).then(() => {

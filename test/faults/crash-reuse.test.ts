@@ -14,6 +14,7 @@ import { csv } from '../../src/source/csv.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
 import { finish, settingsFor, summaryOf } from '../resume/run-files.js';
 import { CrashFolder, crashWithin } from '../support/crashing-disk.js';
+import { servedEndpoint } from '../support/served-endpoint.js';
 
 vi.mock('node:fs/promises', async (original) =>
   (await import('../support/crashing-disk.js')).crashingPromises(await original()),
@@ -70,8 +71,7 @@ describe('a run that reuses outcomes and dies at any point of its work on the di
     const target = await findTarget(settings, NOW);
     const manifest = beginManifest(target, settings, { input: 'same' }, NOW);
     const input = { survey: { ...survey, rows: rows.length }, total: rows.length };
-    const address = { baseUrl: 'http://127.0.0.1:9', segment: 'openai' };
-    const reuse = await Reuse.open({ settings, address, input, manifest });
+    const reuse = await Reuse.open({ settings, endpoints: [servedEndpoint()], input, manifest });
     if (reuse === null) throw new Error('the job reuses outcomes');
     try {
       const committer = await Committer.open(target, manifest, plan.header, process.stdout, notes.length);

@@ -34,13 +34,16 @@ describeEachStore(
       run: '20200101-000000-abcdef',
       execution: 1,
       first: 1,
-      endpoint: {
-        operation: 'completions',
-        deployment: DEPLOYMENT,
-        apiVersion: '2023-09-15-preview',
-        style: 'deployments',
-        timeoutMs: 5_000,
-      },
+      endpoints: [
+        {
+          name: DEPLOYMENT,
+          operation: 'completions',
+          deployment: DEPLOYMENT,
+          apiVersion: '2023-09-15-preview',
+          style: 'deployments',
+          timeoutMs: 5_000,
+        },
+      ],
       promptsPerRequest: 1,
       parameters: {},
       budget: null,
@@ -56,10 +59,14 @@ describeEachStore(
         common: JSON.stringify({ ...JSON.parse(whole.common), ...change }),
       });
       const endpoint = (change: object): ChunkData =>
-        common({ endpoint: { ...sound().endpoint, ...change } });
+        common({ endpoints: [{ ...sound().endpoints[0], ...change }] });
       return {
         'no-run-of-ours': whole,
         'another-deployment': endpoint({ deployment: 'forged-deployment' }),
+        'a-second-endpoint': common({
+          endpoints: [...sound().endpoints, { ...sound().endpoints[0], name: 'forged' }],
+        }),
+        'another-name': endpoint({ name: 'forged' }),
         'a-path-as-deployment': endpoint({ deployment: `../../../${new URL(elsewhere.url).host}/x` }),
         'an-address-in-the-endpoint': endpoint({ url: elsewhere.url, baseUrl: elsewhere.url }),
         'an-address-beside-the-endpoint': common({ url: elsewhere.url, baseUrl: elsewhere.url }),

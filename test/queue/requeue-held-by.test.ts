@@ -15,13 +15,16 @@ const chunk = (run: string, first: number): Chunk => ({
   run,
   execution: 1,
   first,
-  endpoint: {
-    operation: 'completions',
-    deployment: 'lm-35-turbo-instruct',
-    apiVersion: '2023-09-15-preview',
-    style: 'deployments',
-    timeoutMs: 1_000,
-  },
+  endpoints: [
+    {
+      name: 'lm-35-turbo-instruct',
+      operation: 'completions',
+      deployment: 'lm-35-turbo-instruct',
+      apiVersion: '2023-09-15-preview',
+      style: 'deployments',
+      timeoutMs: 1_000,
+    },
+  ],
   promptsPerRequest: 1,
   budget: null,
   hold: false,

@@ -11,6 +11,7 @@ import { csv } from '../../src/source/csv.js';
 import { completed } from '../output/records.js';
 import { entry, record } from '../store/samples.js';
 import { Workplace } from '../support/promptmill.js';
+import { servedEndpoint } from '../support/served-endpoint.js';
 import { commitTo, type Rows, rowsOf, settingsFor } from './run-files.js';
 
 describe('going on with a run', () => {
@@ -39,8 +40,8 @@ describe('going on with a run', () => {
     halt = new Halt(),
     total = rows.records.length,
   ): Promise<Execution> {
-    const context = {
-      address: { baseUrl: 'http://127.0.0.1:9', segment: 'openai' },
+    const context: Parameters<typeof beginExecution>[4] = {
+      endpoints: [servedEndpoint()],
       ...{ halt, log: pino({ level: 'silent' }), stdout: process.stdout, say: () => {} },
     };
     const survey = {

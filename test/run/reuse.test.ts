@@ -12,6 +12,7 @@ import { csv } from '../../src/source/csv.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
 import { settingsFor } from '../resume/run-files.js';
 import { Workplace } from '../support/promptmill.js';
+import { servedEndpoint } from '../support/served-endpoint.js';
 
 /** A run as far as it reuses: which rows it takes from where, and what it keeps of the others. */
 interface Run {
@@ -66,7 +67,7 @@ describe('what a run takes over', () => {
     const survey = { format: csv, columns: ['id', 'note'], rows: notes.length } as const;
     const reuse = await Reuse.open({
       settings,
-      address: { baseUrl: options.baseUrl ?? 'https://one.example.net', segment: 'openai' },
+      endpoints: [servedEndpoint(options.baseUrl ?? 'https://one.example.net')],
       input: {
         survey: {
           ...survey,

@@ -6,6 +6,7 @@ import { callUrl, requestBody, type ServiceAddress } from '../../src/service/end
 import type { EndpointSpec } from '../../src/service/endpoint-spec.js';
 
 const of = (changes: Partial<EndpointSpec>): EndpointSpec => ({
+  name: 'one',
   operation: 'completions',
   deployment: 'lm-35-turbo-instruct',
   apiVersion: '2023-09-15-preview',

@@ -63,14 +63,19 @@ export function startWorkerProcess(options: WorkerProcessOptions): Child {
     const store = await openStore(${JSON.stringify(queue)}, { stateDir: '/dev/null/never', onWarning: () => {} });
     const address = { baseUrl: ${JSON.stringify(service)}, segment: 'openai' };
     const deployment = 'lm-35-turbo-instruct';
-    const place = {
+    const endpoint = {
+      name: deployment,
+      deployment,
       address,
       keys: new KeyRing(['a-key-for-tests-only']),
+      quota: { requestsPerMinute: null, tokensPerMinute: null },
+    };
+    const place = {
       store,
       concurrency: ${concurrency},
       batcher: new Batcher(store.ledger, log, ${concurrency}),
       name: 'without-a-heartbeat',
-      queueOf: (name) => queueName(name, address.baseUrl + '/' + address.segment),
+      queueOf: ({ deployment }) => queueName(deployment, address.baseUrl + '/' + address.segment),
       onCall: () => {},
       onStop: (problem) => console.log('stopped: ' + problem.message),
       log,
@@ -78,8 +83,8 @@ export function startWorkerProcess(options: WorkerProcessOptions): Child {
     };
     new ChunkWorker(place, {
       queue: queueName(deployment, address.baseUrl + '/' + address.segment),
-      deployment,
-      limits: { requests_per_minute: null, tokens_per_minute: null, token_estimate: 'full', prompts_per_request: 1, chunk_size: ${chunkSize} },
+      endpoints: [endpoint],
+      limits: { token_estimate: 'full', prompts_per_request: 1, chunk_size: ${chunkSize} },
       answered: true,
     });
     console.log('ready');

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { NO_CALLS } from '../../src/core/counters.js';
-import type { Chunk } from '../../src/queue/chunk.js';
+import type { ChunkAt } from '../../src/queue/chunk.js';
 import { BudgetWait } from '../../src/worker/budget-wait.js';
 
 const TIMEOUT_MS = 60_000;
@@ -8,7 +8,7 @@ const TIMEOUT_MS = 60_000;
 describe('requests that wait for a budget', () => {
   const budget = { tokens: 1_000, cost: null, prices: null, orphaned: 0 };
   const answer = { spent: { prompt_tokens: 900, completion_tokens: 0 }, inFlight: 1 };
-  const chunk = { run: 'r', execution: 1, endpoint: { timeoutMs: TIMEOUT_MS } } as Chunk;
+  const chunk = { run: 'r', execution: 1, endpoint: { timeoutMs: TIMEOUT_MS } } as ChunkAt;
 
   function begin() {
     const clock = { ms: 1_000_000 };

@@ -1,21 +1,25 @@
 import { pino } from 'pino';
 import { expect, it } from 'vitest';
-import type { Chunk } from '../../src/queue/chunk.js';
+import type { ChunkAt } from '../../src/queue/chunk.js';
+import type { EndpointSpec } from '../../src/service/endpoint-spec.js';
 import { KeyRing } from '../../src/service/keys.js';
 import type { Batcher } from '../../src/worker/batcher.js';
 import { Caller } from '../../src/worker/caller.js';
 import { startScriptedService } from '../support/scripted-service.js';
 
-const CHUNK: Chunk = {
+const ENDPOINT: EndpointSpec = {
+  name: 'lm-35-turbo-instruct',
+  operation: 'completions',
+  deployment: 'lm-35-turbo-instruct',
+  apiVersion: '2022-12-01',
+  style: 'deployments',
+  timeoutMs: 60_000,
+};
+
+const CHUNK: ChunkAt = {
   ...{ run: 'run', execution: 1, first: 1, promptsPerRequest: 1, parameters: {}, rows: [] },
   ...{ budget: null, hold: false, asks: null },
-  endpoint: {
-    operation: 'completions',
-    deployment: 'lm-35-turbo-instruct',
-    apiVersion: '2022-12-01',
-    style: 'deployments',
-    timeoutMs: 60_000,
-  },
+  ...{ endpoints: [ENDPOINT], endpoint: ENDPOINT },
 };
 
 const UNCOUNTED = { count: () => {} } as unknown as Batcher;

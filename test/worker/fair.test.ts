@@ -1,10 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { FairOrder } from '../../src/queue/chunk-queue.js';
-import { FairLimit } from '../../src/worker/fair-limit.js';
+import { FairLimit, TaskLine } from '../../src/worker/fair-limit.js';
 
 describe('the limit that runs share', () => {
   /** Jobs that go on until they are told to end. */
-  function held(limit: FairLimit) {
+  function held(most: number) {
+    const line = new TaskLine<null>();
+    const limit = new FairLimit(most, line, null);
     const started: string[] = [];
     const ends: (() => void)[] = [];
     const ended: string[] = [];
@@ -14,7 +16,7 @@ describe('the limit that runs share', () => {
       ended.push(name);
     };
     const add = (key: string, names: readonly string[], prepare = (_: string) => false): Promise<void> =>
-      limit.run(
+      line.run(
         key,
         names.map((name) => ({ prepare: () => prepare(name), run: () => run(name) })),
       );
@@ -23,27 +25,25 @@ describe('the limit that runs share', () => {
       ends.shift()?.();
       return soon();
     };
-    return { started, ended, add, endNext, soon };
+    return { line, limit, started, ended, add, endNext, soon };
   }
 
   it('starts no more than it may, and the others in turns of their keys', async () => {
-    const limit = new FairLimit(2);
-    const { started, ended, add, endNext, soon } = held(limit);
+    const { line, limit, started, ended, add, endNext, soon } = held(2);
     const all = [add('a', ['a1', 'a2', 'a3', 'a4', 'a5'])];
     await soon();
     all.push(add('b', ['b1']), add('b', ['b2']), add('c', ['c1']));
     expect(started).toEqual(['a1', 'a2']);
-    expect([limit.activeCount, limit.pendingCount]).toEqual([2, 6]);
+    expect([limit.activeCount, line.pendingCount]).toEqual([2, 6]);
     for (let i = 0; i < 8; i++) await endNext();
     expect(started).toEqual(['a1', 'a2', 'a3', 'b1', 'c1', 'a4', 'b2', 'a5']);
     await Promise.all(all);
     expect(ended).toEqual(started);
-    expect([limit.activeCount, limit.pendingCount]).toEqual([0, 0]);
+    expect([limit.activeCount, line.pendingCount]).toEqual([0, 0]);
   });
 
   it('has the next ones prepared in their turns, as many as can be, before those that are not', async () => {
-    const limit = new FairLimit(1);
-    const { started, add, endNext, soon } = held(limit);
+    const { started, add, endNext, soon } = held(1);
     const prepared: string[] = [];
     let most = 2;
     const prepare = (name: string): boolean => {
@@ -63,10 +63,9 @@ describe('the limit that runs share', () => {
   });
 
   it('starts more at once when it is raised, and goes on after a job that failed', async () => {
-    const limit = new FairLimit(1);
-    const { started, add, endNext, soon } = held(limit);
+    const { line, limit, started, add, endNext, soon } = held(1);
     const no = { prepare: () => false, run: () => Promise.reject(new Error('no')) };
-    const failing = limit.run('a', [no]);
+    const failing = line.run('a', [no]);
     void add('a', ['a1']);
     await expect(failing).rejects.toThrow('no');
     await soon();

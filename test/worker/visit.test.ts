@@ -16,8 +16,8 @@ import { AnswerCheck } from '../../src/worker/answer-check.js';
 import { Batcher, mostPrefetched } from '../../src/worker/batcher.js';
 import { BudgetWait } from '../../src/worker/budget-wait.js';
 import type { Caller } from '../../src/worker/caller.js';
-import { FairLimit } from '../../src/worker/fair-limit.js';
-import type { Lane } from '../../src/worker/lanes.js';
+import { FairLimit, TaskLine } from '../../src/worker/fair-limit.js';
+import type { Lane, Route } from '../../src/worker/lanes.js';
 import { type Host, Visit, type VisitEnd } from '../../src/worker/visit.js';
 import { outcome } from '../store/samples.js';
 
@@ -118,7 +118,7 @@ class TestWorker {
         Promise.all(rows.map(({ row }) => new Promise<Verdict>((end) => this.called.push({ row, end })))),
     };
     const inSlot = pLimit(concurrency);
-    const lane = (deployment: string, waitingMs: () => number): Lane => {
+    const routeTo = (name: string, waitingMs: () => number): Route => {
       const outage = new Outage();
       const takesPermits = (): boolean => this.takesPermits;
       const pacer = {
@@ -132,22 +132,27 @@ class TestWorker {
         space: async () => {},
         withdrawn: () => {},
       };
-      const used: Pick<
-        Lane,
-        'deployment' | 'outage' | 'gate' | 'limit' | 'estimate' | 'packSize' | 'observe'
-      > = {
-        ...{ deployment, outage, gate: new Gate(pacer, outage, inSlot), limit: new FairLimit(concurrency) },
+      const used: Pick<Lane, 'name' | 'outage' | 'gate' | 'estimate' | 'observe'> = {
+        ...{ name, outage, gate: new Gate(pacer, outage, inSlot) },
         estimate: new TokenEstimator('full'),
-        packSize: () => 1,
         observe: async () => null,
       };
-      return { ...used, caller } as unknown as Lane;
+      const line = new TaskLine<Lane>();
+      const lane = { ...used, caller } as unknown as Lane;
+      const route = {
+        ...{ line, lanes: [lane], packSize: () => 1, hasOther: () => false },
+        get isOpen() {
+          return lane.gate.isOpen;
+        },
+      } as unknown as Route;
+      Object.assign(lane, { route, limit: new FairLimit(concurrency, line, lane) });
+      return route;
     };
-    const own = lane('d', () => this.waitingMs);
-    const other = lane('larger', () => this.otherWaitingMs);
+    const own = routeTo('d', () => this.waitingMs);
+    const other = routeTo('larger', () => this.otherWaitingMs);
     const releasing = (): boolean => this.releasing;
     this.#host = {
-      lanes: { own, to: () => other },
+      lanes: { own, to: () => other, all: [...own.lanes, ...other.lanes] },
       batcher: this.batcher,
       budgets: new BudgetWait(
         this.batcher,
@@ -186,13 +191,16 @@ class TestWorker {
         hold: false,
         asks: null,
       },
-      endpoint: {
-        operation: 'completions',
-        deployment: 'd',
-        apiVersion: 'v',
-        style: 'deployments',
-        timeoutMs: TIMEOUT_MS,
-      },
+      endpoints: [
+        {
+          name: 'd',
+          operation: 'completions',
+          deployment: 'd',
+          apiVersion: 'v',
+          style: 'deployments',
+          timeoutMs: TIMEOUT_MS,
+        },
+      ],
       budget: budget === null ? null : { tokens: budget, cost: null, prices: null, orphaned },
       rows: rows.map((most, i) => ({ row: i + 1, prompt: JSON.stringify(most), parameters: null })),
       ...changed,

@@ -17,13 +17,16 @@ const CHUNK: Chunk = {
   run: '20261121-020000-aaaaaa',
   execution: 1,
   first: 21,
-  endpoint: {
-    operation: 'completions',
-    deployment: 'lm-35-turbo-instruct',
-    apiVersion: '2023-09-15-preview',
-    style: 'deployments',
-    timeoutMs: 1000,
-  },
+  endpoints: [
+    {
+      name: 'lm-35-turbo-instruct',
+      operation: 'completions',
+      deployment: 'lm-35-turbo-instruct',
+      apiVersion: '2023-09-15-preview',
+      style: 'deployments',
+      timeoutMs: 1000,
+    },
+  ],
   promptsPerRequest: 1,
   budget: null,
   hold: false,
