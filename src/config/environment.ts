@@ -20,6 +20,8 @@ export interface Environment {
   readonly dashboardPassword: string | undefined;
   /** Any other variable, such as one named in a job file. */
   readonly variable: (name: string) => string | undefined;
+  /** A key that a job names: also from the file that NAME_FILE names. */
+  readonly secret: (name: string) => string | undefined;
   readonly names: readonly string[];
 }
 
@@ -54,6 +56,7 @@ export function readEnvironment(env: NodeJS.ProcessEnv, dotenvPath: string | nul
     dashboardUser: value('PROMPTMILL_DASHBOARD_USER') ?? 'promptmill',
     dashboardPassword: value('PROMPTMILL_DASHBOARD_PASSWORD'),
     variable: value,
+    secret: (name) => secretFile(name, plain),
     names: Object.keys({ ...file, ...env }),
   };
 }

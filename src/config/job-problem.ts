@@ -205,6 +205,8 @@ function unknownField(key: string, parent: readonly PropertyKey[], group: unknow
   }
   const refused = parent[0] === 'parameters' && parent.length === 1 ? refusedParameter(key) : null;
   if (refused !== null) return `${written(place)} ${refused}`;
+  if (parent[1] === 'endpoints' && key === 'api_key')
+    return `${unknown}: write key, with the name of the environment variable that holds it`;
   const variable = VARIABLES.get(key);
   if (variable !== undefined) return `${unknown}: set ${variable} in the environment or in .env`;
   const siblings = fieldsAt(parent);
@@ -259,16 +261,21 @@ function named(path: readonly PropertyKey[]): string {
 /** The field groups allowed at a place of a job file; several for a union. */
 const groupsAt = (path: readonly PropertyKey[]): readonly z.ZodObject[] =>
   path.reduce<readonly z.ZodObject[]>(
-    (groups, step) => groups.flatMap(({ shape }) => groupsOf(shape[String(step)])),
+    (groups, step, i) =>
+      typeof step === 'number'
+        ? groups
+        : groups.flatMap(({ shape }) => groupsOf(shape[String(step)], typeof path[i + 1] === 'number')),
     groupsOf(jobSchema),
   );
 
-function groupsOf(schema: unknown): z.ZodObject[] {
+/** @param ofEntry whether an entry of a list is meant. @default false */
+function groupsOf(schema: unknown, ofEntry = false): z.ZodObject[] {
   if (schema instanceof z.ZodObject) return [schema];
-  if (schema instanceof z.ZodUnion) return schema.options.flatMap(groupsOf);
-  if (schema instanceof z.ZodPipe) return groupsOf(schema.in);
+  if (schema instanceof z.ZodArray) return ofEntry ? groupsOf(schema.element) : [];
+  if (schema instanceof z.ZodUnion) return schema.options.flatMap((each) => groupsOf(each, ofEntry));
+  if (schema instanceof z.ZodPipe) return groupsOf(schema.in, ofEntry);
   if (schema instanceof z.ZodOptional || schema instanceof z.ZodDefault || schema instanceof z.ZodPrefault)
-    return groupsOf(schema.unwrap());
+    return groupsOf(schema.unwrap(), ofEntry);
   return [];
 }
 

@@ -7,9 +7,8 @@ import { either } from '../core/errors.js';
 import { type Parameters, ROLES } from '../core/model.js';
 import { OUTPUT_ENDINGS } from '../output/format.js';
 import type { ReuseSettings } from '../prompt/reuse-keys.js';
-import { CALLABLE_MODEL_IDS, CALLABLE_MODELS, modelProblem } from '../service/catalogue.js';
-import { type EndpointSpec, endpointSpecSchema, type Several } from '../service/endpoint-spec.js';
-import { OPERATIONS, operationOf } from '../service/operation.js';
+import { modelProblem } from '../service/catalogue.js';
+import { OPERATIONS, type Operation, operationOf } from '../service/operation.js';
 import {
   anyParametersSchema,
   checkParameters,
@@ -19,8 +18,16 @@ import {
 } from '../service/parameters.js';
 import { INPUT_ENDINGS, INPUT_FORMAT_NAMES } from '../source/format.js';
 import { cronProblem, timezoneProblem } from './cron.js';
+import {
+  endpointFields,
+  endpointProblems,
+  endpointsOf,
+  endpointsSchema,
+  pricesSchema,
+  routeSchema,
+} from './endpoints-schema.js';
 import { labelNames, labelsSchema } from './labels-schema.js';
-import { above0, price, share, whole } from './numbers.js';
+import { above0, share, whole } from './numbers.js';
 import { onInvalidProblems, onInvalidSchema, problem } from './on-invalid-schema.js';
 
 /**
@@ -41,35 +48,40 @@ export const callsAtOnce = (concurrency: Concurrency): typeof AUTO =>
 
 const PATHS = either(OPERATIONS.map(({ path }) => path));
 
-const serviceSchema = z.strictObject({
-  operation: endpointSpecSchema.shape.operation
-    .default('completions')
-    .describe(
+const serviceSchema = z
+  .strictObject({
+    operation: endpointFields.operation.describe(
       'What is called. completions: a prompt is continued, by a model of the completions type. chat: messages are answered, by ' +
         'one of the conversation type.',
     ),
-  deployment: text.describe(
-    'Name of the deployment to call, as in the endpoint path. Its model must be of the type that the operation takes.',
-  ),
-  model: z
-    .enum(CALLABLE_MODEL_IDS, `must be ${CALLABLE_MODELS}, or be left away for any other`)
-    .optional()
-    .describe(
+    deployment: text
+      .optional()
+      .describe(
+        'Name of the deployment to call, as in the endpoint path. Its model must be of the type that the operation takes. Needed unless ' +
+          'there are endpoints.',
+      ),
+    model: endpointFields.model.describe(
       'Model behind the deployment, for its tokenizer and its context window, and for the answers of a rehearsal. ' +
         'Default: the one that the deployment is named after; for any other name it is not known.',
     ),
-  api_version: text
-    .default('2023-09-15-preview')
-    .describe(
+    api_version: endpointFields.api_version.describe(
       'The api-version query parameter. 2022-12-01 has no content filter fields; 2023-09-15-preview has.',
     ),
-  style: endpointSpecSchema.shape.style
-    .default('deployments')
-    .describe(
+    style: endpointFields.style.describe(
       `Shape of the endpoint: "deployments" for {base}/{segment}/deployments/<name>/${PATHS} with an api-key header, ` +
         `"openai" for {base}/v1/${PATHS} with bearer authentication and the deployment as "model" in the body.`,
     ),
-});
+    endpoints: endpointsSchema,
+    route: routeSchema,
+  })
+  .check(({ value: { deployment, endpoints }, issues }) => {
+    if (deployment !== undefined || endpoints !== undefined) return;
+    issues.push({ code: 'invalid_type', expected: 'string', path: ['deployment'], input: undefined });
+  });
+
+/** That of all endpoints. */
+const operationIn = ({ endpoints, operation }: z.output<typeof serviceSchema>): Operation =>
+  operationOf({ operation: endpoints?.[0]?.operation ?? operation });
 
 const inputSchema = z.strictObject({
   path: text.describe(
@@ -262,15 +274,6 @@ const answerSchema = z
     'must be a group with labels, number or json',
   )
   .describe('How the answer is read from the text of the completion. Default: the text itself.');
-
-/** Prices of tokens, in any currency. */
-export const pricesSchema = z.strictObject({
-  prompt: price.describe('Price of 1,000 prompt tokens.'),
-  cached: price
-    .optional()
-    .describe('Price of 1,000 prompt tokens that the service had in its cache. Default: as the others.'),
-  completion: price.describe('Price of 1,000 completion tokens.'),
-});
 
 const outputSchema = z.strictObject({
   path: text
@@ -627,7 +630,7 @@ interface ConfidenceParts {
 /** What the operation of the job does not take. */
 function operationProblems(parts: OperationParts) {
   const { service, prompt, system, messages, answer, parameters, row_parameters } = parts;
-  const operation = operationOf(service);
+  const operation = operationIn(service);
   const takesMessages = operation.asked === 'messages';
   const asked = { system, messages };
   const given = (['system', 'messages'] as const).filter((field) => asked[field] !== undefined);
@@ -752,6 +755,7 @@ const jobFileSchema = z
   })
   .check(({ value, issues }) => {
     for (const found of [
+      ...endpointProblems(value),
       ...(issues.length > 0 ? [] : operationProblems(value)),
       ...scoreProblems(value),
       ...needProblems(value),
@@ -784,13 +788,14 @@ export const jobSchema = jobFileSchema.transform((file) => {
   const { format, encoding, delimiter, require, dedupe, only_new: onlyNew, id = null } = input;
   const { confidence, votes } = sureness(answer);
   const onInvalid = onInvalidOf(answer);
-  const operation = operationOf(service);
+  const operation = operationIn(service);
   const endpoints = endpointsOf(file);
   return {
     ...job,
     /** What rows are made, counted and read for: all endpoints have its operation. */
     endpoint: endpoints[0].spec,
     endpoints,
+    route: service.route,
     input: {
       path: input.path,
       ...(format !== undefined && { format }),
@@ -824,8 +829,9 @@ export const jobSchema = jobFileSchema.transform((file) => {
       promptsPerRequest: Math.min(limits.prompts_per_request, operation.promptsPerCall),
       /** The operation takes fewer prompts in a request than the job asks for. */
       lessPacked: limits.prompts_per_request > operation.promptsPerCall,
-      requestsPerMinute: limits.requests_per_minute ?? null,
-      tokensPerMinute: limits.tokens_per_minute ?? null,
+      /** Of all endpoints together; null where one does not state it. */
+      requestsPerMinute: sumOfAll(endpoints.map(({ quota }) => quota.requestsPerMinute)),
+      tokensPerMinute: sumOfAll(endpoints.map(({ quota }) => quota.tokensPerMinute)),
       tokenEstimate: limits.token_estimate,
       attempts: limits.attempts,
       unknownOutcome: limits.unknown_outcome,
@@ -851,23 +857,8 @@ export type Job = z.output<typeof jobSchema>;
 /** A job with its name (by default that of its file), and the file if it comes from one. */
 export type NamedJob = Job & { readonly name: string; readonly file?: string };
 
-/** An endpoint as the job has it. */
-export interface JobEndpoint {
-  readonly spec: EndpointSpec;
-  /** A minute; null where the job does not state it. */
-  readonly quota: { readonly requestsPerMinute: number | null; readonly tokensPerMinute: number | null };
-}
-
-function endpointsOf({ service, limits }: JobFile): Several<JobEndpoint> {
-  const { operation, deployment, model, api_version: apiVersion, style } = service;
-  const spec = {
-    ...{ name: deployment, operation, deployment },
-    ...(model !== undefined && { model }),
-    ...{ apiVersion, style, timeoutMs: limits.timeout_seconds * 1000 },
-  };
-  const { requests_per_minute: requests = null, tokens_per_minute: tokens = null } = limits;
-  return [{ spec, quota: { requestsPerMinute: requests, tokensPerMinute: tokens } }];
-}
+const sumOfAll = (quotas: readonly (number | null)[]): number | null =>
+  quotas.reduce((sum, quota) => (sum === null || quota === null ? null : sum + quota));
 
 /** A plain number counts failures. */
 const mostUnanswered = (most: JobFile['limits']['stop_after_failures']) =>
@@ -882,7 +873,7 @@ function budgetOf({
 }
 
 function schemaParameters({ service, answer, parameters }: JobFile): Parameters {
-  const { formatted } = operationOf(service);
+  const { formatted } = operationIn(service);
   const isUsual = answer !== undefined && 'json' in answer && parameters.response_format === undefined;
   const sent = (answer?.send_schema ?? isUsual) ? sentSchema(answerSpec(answer)) : null;
   return sent === null || formatted === null ? {} : formatted(sent.schema, sent.strict);

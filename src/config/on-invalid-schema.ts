@@ -60,7 +60,7 @@ export function onInvalidProblems({ answer, service, limits }: OnInvalidParts) {
       : []),
     ...(prompt !== undefined && !ask_again ? [at('prompt', 'needs ask_again, of at least 1')] : []),
     ...(prompt === undefined ? [] : templateProblems(prompt).map((message) => at('prompt', message))),
-    ...(deployment === service.deployment
+    ...(deployment !== undefined && deployment === service.deployment
       ? [at('deployment', 'must be another than service.deployment; ask_again asks that one', deployment)]
       : []),
     ...(deployment === undefined || budget === undefined
@@ -77,7 +77,7 @@ export function onInvalidProblems({ answer, service, limits }: OnInvalidParts) {
 
 interface OnInvalidParts {
   readonly answer?: { readonly on_invalid?: z.output<typeof onInvalidSchema> | undefined } | undefined;
-  readonly service: { readonly deployment: string };
+  readonly service: { readonly deployment?: string | undefined };
   readonly limits: { readonly budget?: { readonly cost?: number | undefined } | undefined };
 }
 

@@ -3,9 +3,10 @@ import * as z from 'zod';
 import type { Prices } from '../account/summary.js';
 import { errorCode, errorText, UsageError } from '../core/errors.js';
 import { nearest } from '../core/nearest.js';
+import { pricesSchema } from './endpoints-schema.js';
 import { lineOf, readYaml } from './job-file.js';
 import { invalidJob } from './job-problem.js';
-import { type NamedJob, pricesSchema } from './job-schema.js';
+import type { NamedJob } from './job-schema.js';
 
 /** Prices by deployment or model name. */
 export type PriceList = ReadonlyMap<string, Prices>;
@@ -15,12 +16,14 @@ const MOST_BYTES = 1_048_576;
 
 const listSchema = z.record(z.string(), pricesSchema);
 
+type PricedJob = Pick<NamedJob, 'prices' | 'endpoint' | 'file'>;
+
 /**
  * The job's own prices, or those of its deployment, else its model, in the file it names. Null for a job
  * without.
  * @throws UsageError for a file that cannot be read, or has prices for neither
  */
-export function pricesOf({ prices, endpoint, file = 'the job' }: NamedJob): Prices | null {
+export function pricesOf({ prices, endpoint, file = 'the job' }: PricedJob): Prices | null {
   if (prices === undefined) return null;
   if (typeof prices !== 'string') return prices;
   const list = readPrices(prices, `prices of ${file}`);

@@ -6,6 +6,7 @@ import { isMarked, marked } from '../output/output-name.js';
 import type { RecordedJob } from '../output/reader.js';
 import type { OriginColumn } from '../output/result-columns.js';
 import type { ReuseSettings } from '../prompt/reuse-keys.js';
+import { mapped } from '../service/endpoint-spec.js';
 import { operationOf } from '../service/operation.js';
 import { listedLogprobs } from '../service/parameters.js';
 import { formatNamed, formatOfName } from '../source/format.js';
@@ -76,7 +77,12 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
       unheard,
       chunkSize: limits.chunkSize ?? chunkSize(unheard, limits.promptsPerRequest),
     }),
-    prices: pricesOf(job),
+    prices: job.endpoints[0].prices ?? pricesOf(job),
+    /** Each with its prices; null for a job without. */
+    endpoints: mapped(job.endpoints, (each) => ({
+      ...each,
+      prices: each.prices ?? pricesOf({ ...job, endpoint: each.spec }),
+    })),
     queue: flags.queue ?? env.queue,
     stateDir: env.stateDir,
     logLevel: logLevelOf(flags.logLevel ?? env.logLevel),

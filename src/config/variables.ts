@@ -1,4 +1,15 @@
-import { type Document, isPair, isScalar, type Node, type Pair, parseDocument, Scalar, visit } from 'yaml';
+import {
+  type Document,
+  isMap,
+  isPair,
+  isScalar,
+  isSeq,
+  type Node,
+  type Pair,
+  parseDocument,
+  Scalar,
+  visit,
+} from 'yaml';
 import { UsageError } from '../core/errors.js';
 import { nearest } from '../core/nearest.js';
 import type { Environment } from './environment.js';
@@ -10,7 +21,14 @@ const NAME = /^[A-Za-z_]\w*$/;
 const WITH_DEFAULT = /^([A-Za-z_]\w*):?[-=+?]/;
 
 /** Fields whose text is for the model, or that name a variable themselves. */
-const TEXTS = new Set(['prompt', 'system', 'messages', 'answer.on_invalid.prompt', 'on_finish.post']);
+const TEXTS = new Set([
+  'prompt',
+  'system',
+  'messages',
+  'answer.on_invalid.prompt',
+  'on_finish.post',
+  'service.endpoints.key',
+]);
 
 /** Contents of a job file end up in summaries, reports and stores, which must not contain keys. */
 const KEY_NAME = /API_?KEY|SECRET|PASSWORD|PASSWD|(ACCESS|AUTH)_?TOKEN|^PROMPTMILL_QUEUE$/i;
@@ -28,6 +46,7 @@ export function fillVariables(
 ): boolean {
   let known: Environment | null = null;
   let any = false;
+  const secrets = keyNames(document);
   visit(document, {
     Scalar(key, node, ancestors) {
       const { value: text } = node;
@@ -39,7 +58,7 @@ export function fillVariables(
         const withDefault = WITH_DEFAULT.exec(name)?.[1];
         if (!NAME.test(name) && withDefault === undefined) return written;
         known ??= environment();
-        return valueIn(withDefault ?? name, written, `${place(node)}: ${path.join('.')}`, known);
+        return valueIn(withDefault ?? name, written, `${place(node)}: ${path.join('.')}`, known, secrets);
       });
       if (filled === text) return;
       any = true;
@@ -47,6 +66,13 @@ export function fillVariables(
     },
   });
   return any;
+}
+
+/** Variables that the endpoints of the job have their keys in. */
+function keyNames(document: Document): ReadonlySet<unknown> {
+  const endpoints: unknown = document.getIn(['service', 'endpoints']);
+  if (!isSeq(endpoints)) return new Set();
+  return new Set(endpoints.items.map((each) => (isMap(each) ? each.get('key') : null)));
 }
 
 const nameOf = ({ key }: Pair): string => String(isScalar(key) ? key.value : key);
@@ -62,13 +88,14 @@ function valueIn(
   written: string,
   where: string,
   { variable, keys, names }: Environment,
+  secrets: ReadonlySet<unknown>,
 ): string {
   const secret = new UsageError(
     'variable_is_key',
     `${where} names ${name}, which holds a key or a password, and what a job file says goes into summaries and reports`,
     'Take it out. Keys are read from PROMPTMILL_API_KEY and PROMPTMILL_API_KEY_2 without being named.',
   );
-  if (KEY_NAME.test(name)) throw secret;
+  if (KEY_NAME.test(name) || secrets.has(name)) throw secret;
   if (written !== `\${${name}}`) {
     throw new UsageError(
       'variable_default',

@@ -17,7 +17,8 @@ export interface OpenedJob {
 export function openedJob(job: NamedJob, environment: Environment, flags: RunFlags): OpenedJob {
   const settings = settle(job, environment, flags);
   const second = settings.onInvalid?.deployment ?? null;
-  checkDeployment('service.deployment', settings.endpoint);
+  for (const { spec, key } of settings.endpoints)
+    checkDeployment(key === null ? 'service.deployment' : `service.endpoints, ${spec.name}`, spec);
   if (second !== null)
     checkDeployment('answer.on_invalid.deployment', withDeployment(settings.endpoint, second));
   assertReachable(settings);
@@ -30,8 +31,15 @@ function checkDeployment(field: string, endpoint: EndpointSpec): void {
 }
 
 /** Calls left to other processes must be reachable for them. */
-function assertReachable({ work, emulated, queue }: Settings): void {
+function assertReachable({ work, emulated, queue, endpoints }: Settings): void {
   if (work) return;
+  if (endpoints.length > 1) {
+    throw new UsageError(
+      'no_work_endpoints',
+      '--no-work leaves the calls to `promptmill work`, which serves one endpoint, and the job has several',
+      'Leave out --no-work: this process calls them all.',
+    );
+  }
   if (emulated) {
     throw new UsageError(
       'no_work_emulated',

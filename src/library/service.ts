@@ -1,9 +1,9 @@
+import type { JobEndpoint } from '../config/endpoints-schema.js';
 import type { Environment } from '../config/environment.js';
-import type { JobEndpoint } from '../config/job-schema.js';
 import type { Settings } from '../config/settings.js';
 import { assumedModel, modelBehind } from '../service/catalogue.js';
 import { callUrl, type ServedEndpoint, type ServiceAccess } from '../service/endpoint.js';
-import type { Several } from '../service/endpoint-spec.js';
+import { mapped, type Several } from '../service/endpoint-spec.js';
 import { KeyRing } from '../service/keys.js';
 import { operationOf } from '../service/operation.js';
 import { proxyFor } from '../service/proxy.js';
@@ -20,10 +20,10 @@ export async function service(
   say: (line: string) => void,
 ): Promise<Service> {
   if (settings.emulated) return emulated(settings, say);
-  const [first, ...others] = settings.endpoints;
-  const served = (endpoint: JobEndpoint): ServedEndpoint =>
-    servedBy(endpoint, accessTo(endpoint, environment, settings.work));
-  return { endpoints: [served(first), ...others.map(served)], close: async () => {} };
+  const endpoints = mapped(settings.endpoints, (each) =>
+    servedBy(each, accessTo(each, environment, settings.work)),
+  );
+  return { endpoints, close: async () => {} };
 }
 
 async function emulated({ endpoints, answer }: Settings, say: (line: string) => void): Promise<Service> {
@@ -39,10 +39,11 @@ async function emulated({ endpoints, answer }: Settings, say: (line: string) => 
   const options = { deployments: Object.fromEntries(models), modelPrefix: 'emulator:' };
   const emulator = await startEmulator(options, answer);
   const address = { baseUrl: emulator.url, segment: 'openai' };
-  const [first, ...others] = endpoints;
-  const served = (endpoint: JobEndpoint): ServedEndpoint =>
-    servedBy(endpoint, { address, keys: new KeyRing(emulator.keys) });
-  return { endpoints: [served(first), ...others.map(served)], close: () => emulator.close() };
+  const keys = new KeyRing(emulator.keys);
+  return {
+    endpoints: mapped(endpoints, (each) => servedBy(each, { address, keys })),
+    close: () => emulator.close(),
+  };
 }
 
 const servedBy = (
@@ -54,10 +55,15 @@ const servedBy = (
 });
 
 /** @throws UsageError for a bad address, before the input is read, and for a missing key */
-function accessTo({ spec }: JobEndpoint, environment: Environment, work: boolean): ServiceAccess {
-  const place = { baseUrl: environment.baseUrl, segment: environment.segment };
+function accessTo(
+  { spec, baseUrl, key }: JobEndpoint,
+  environment: Environment,
+  work: boolean,
+): ServiceAccess {
+  const place = { baseUrl: baseUrl ?? environment.baseUrl, segment: environment.segment };
   const url = callUrl(place, spec);
   const address = { ...place, proxy: work ? proxyFor(url, environment.variable) : null };
   // A run that makes no calls needs no key, and should have none.
-  return { address, keys: new KeyRing(environment.keys, work) };
+  const keys = key === null ? environment.keys : [(work && environment.secret(key)) || []].flat();
+  return { address, keys: new KeyRing(keys, work, key ?? undefined) };
 }

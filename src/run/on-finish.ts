@@ -14,6 +14,8 @@ export interface Hooks {
     readonly argv: readonly string[];
     readonly timeoutMs: number;
     readonly cwd: string;
+    /** Further variables that hold keys: never in its environment. */
+    readonly secrets: readonly string[];
   } | null;
   /** The variable is for messages: the address may contain a secret. */
   readonly post: { readonly variable: string; readonly url: URL; readonly proxy: ServiceProxy | null } | null;
@@ -44,7 +46,7 @@ const KEYS = [
   'PROMPTMILL_QUEUE',
 ];
 
-type HookedJob = Pick<Job, 'onFinish'> & { readonly file?: string };
+type HookedJob = Pick<Job, 'onFinish' | 'endpoints'> & { readonly file?: string };
 
 const USUAL_PATH = '/usr/bin:/bin';
 
@@ -92,7 +94,12 @@ export function readyHooks(job: HookedJob, variable: (name: string) => string | 
   const url = post === undefined ? null : addressIn(post, variable(post));
   return {
     command:
-      command && timeout ? { argv: command, timeoutMs: durationMs(timeout), cwd: process.cwd() } : null,
+      command && timeout
+        ? {
+            ...{ argv: command, timeoutMs: durationMs(timeout), cwd: process.cwd() },
+            secrets: job.endpoints.flatMap(({ key }) => key ?? []),
+          }
+        : null,
     post: post && url ? { variable: post, url, proxy: proxyFor(url.href, variable) } : null,
   };
 }
@@ -127,7 +134,7 @@ export async function onFinish(hooks: Hooks, result: RunResult, context: HookCon
 }
 
 async function runCommand(
-  { argv: [program = '', ...args], timeoutMs, cwd }: NonNullable<Hooks['command']>,
+  { argv: [program = '', ...args], timeoutMs, cwd, secrets }: NonNullable<Hooks['command']>,
   { summary, halted, files }: RunResult,
   body: string,
   { env, signal }: HookContext,
@@ -135,7 +142,7 @@ async function runCommand(
   const child = spawn(program, args, {
     cwd,
     env: {
-      ...Object.fromEntries(Object.entries(env).filter(([name]) => !KEYS.includes(name))),
+      ...Object.fromEntries(Object.entries(env).filter(([name]) => ![...KEYS, ...secrets].includes(name))),
       PROMPTMILL_STATUS: halted === null ? 'finished' : 'stopped',
       PROMPTMILL_EXIT_CODE: String(exitOf({ summary, halted })),
       PROMPTMILL_JOB: summary.job,

@@ -5,6 +5,7 @@ import { type RequestPlan, type RowRequest, rowRequest } from '../prompt/row-req
 import type { Chunk, ChunkRow, OnInvalid } from '../queue/chunk.js';
 import { MOST_LOSSES } from '../queue/chunk-queue.js';
 import type { Execution } from '../resume/resume.js';
+import { mapped } from '../service/endpoint-spec.js';
 import type { Canary } from './canary.js';
 import type { Input } from './input.js';
 import type { Plan } from './plan.js';
@@ -37,7 +38,7 @@ export class Producer {
     this.#common = {
       run,
       execution,
-      endpoints: [endpoints[0].spec, ...endpoints.slice(1).map(({ spec }) => spec)],
+      endpoints: mapped(endpoints, ({ spec }) => spec),
       promptsPerRequest: limits.promptsPerRequest,
       parameters,
       budget: limits.budget && { ...limits.budget, prices, orphaned },

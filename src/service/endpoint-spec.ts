@@ -20,6 +20,11 @@ export type EndpointSpec = Readonly<z.output<typeof endpointSpecSchema>>;
 /** A list with at least one entry. */
 export type Several<T> = readonly [T, ...T[]];
 
+export const mapped = <T, U>([first, ...others]: Several<T>, to: (each: T) => U): Several<U> => [
+  to(first),
+  ...others.map(to),
+];
+
 /** The model id is dropped: the other deployment's name must tell its model. */
 export function withDeployment({ model: _, ...endpoint }: EndpointSpec, deployment: string): EndpointSpec {
   return { ...endpoint, name: deployment, deployment };

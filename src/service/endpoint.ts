@@ -173,6 +173,14 @@ function wellFormed(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, wellFormed(each)]));
 }
 
+/** What is wrong with a base URL, worded to follow its name, or null. */
+export function baseProblem(value: string): string | null {
+  const url = URL.parse(value);
+  if (url === null || !/^https?:$/.test(url.protocol)) return 'is no http or https address';
+  if (url.username || url.password) return 'must not hold a user name or password';
+  return /[?#]/.test(value) ? 'must not have a query or fragment' : null;
+}
+
 function plainBase(value: string | undefined): string {
   if (value === undefined) {
     throw new UsageError(
@@ -181,27 +189,20 @@ function plainBase(value: string | undefined): string {
       'Set it to the address of the service, for example https://example.net, or use --emulate.',
     );
   }
-  const url = URL.canParse(value) ? new URL(value) : null;
-  const problem =
-    url === null || !/^https?:$/.test(url.protocol)
-      ? 'is no http or https address'
-      : url.username || url.password
-        ? 'must not hold a user name or password'
-        : /[?#]/.test(value)
-          ? 'must not have a query or fragment'
-          : null;
-  if (url === null || problem !== null) {
+  const problem = baseProblem(value);
+  if (problem !== null) {
     throw new UsageError(
       'bad_base_url',
       `PROMPTMILL_BASE_URL ${problem}: ${withoutSecrets(value)}`,
       'Give the address alone, for example https://example.net; keys go in PROMPTMILL_API_KEY.',
     );
   }
+  const url = new URL(value);
   return url.origin + url.pathname.replace(/\/+$/, '');
 }
 
 /** The user part and the query may hold a password or a key. */
-const withoutSecrets = (url: string): string =>
+export const withoutSecrets = (url: string): string =>
   url.replace(/^([a-z]+:\/\/)?.*@/is, '$1').replace(/[?#].*$/s, '');
 
 function pathSegment(name: string): string {

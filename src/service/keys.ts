@@ -21,24 +21,29 @@ export class KeyRing {
   /**
    * @param values in the order to try
    * @param needed false for a process that makes no calls. @default true
+   * @param variable of the environment that has the key. @default PROMPTMILL_API_KEY
    * @throws UsageError when there is no key, or, without showing it, for one that a header cannot carry
    *   (fault 57)
    */
-  constructor(values: readonly string[], needed = true) {
+  constructor(
+    values: readonly string[],
+    needed = true,
+    readonly variable = 'PROMPTMILL_API_KEY',
+  ) {
     // The same key may be set twice; trying it again would tell nothing.
     const given = new Set(values.map((value) => value.trim()).filter((key) => key !== ''));
     this.#keys = [...given].map((value) => ({ value, taken: false, refusals: 0 }));
     if (needed && this.#keys.length === 0) {
       throw new UsageError(
         'key_missing',
-        'PROMPTMILL_API_KEY is not set',
+        `${variable} is not set`,
         'Set it to a key of the service; any word will do for a server that asks for none.',
       );
     }
     if (!this.#keys.every(({ value }) => /^[\x21-\x7e]+$/.test(value))) {
       throw new UsageError(
         'bad_key',
-        'PROMPTMILL_API_KEY or PROMPTMILL_API_KEY_2 holds a character that a header cannot carry (not shown)',
+        `${variable === 'PROMPTMILL_API_KEY' ? `${variable} or ${variable}_2` : variable} holds a character that a header cannot carry (not shown)`,
         'Copy the key again: it is one line of ASCII letters, digits and signs, without spaces.',
       );
     }

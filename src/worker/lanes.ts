@@ -14,7 +14,7 @@ import { type Reserved, TokenEstimator } from '../pace/usage.js';
 import type { ChunkAt } from '../queue/chunk.js';
 import type { queuesOf } from '../queue/names.js';
 import type { ServedEndpoint, ServiceAccess } from '../service/endpoint.js';
-import type { Several } from '../service/endpoint-spec.js';
+import { mapped, type Several } from '../service/endpoint-spec.js';
 import { ADVICE } from '../service/quirks.js';
 import type { NoRoom, Notice, Unsettled, Verdict, Wait } from '../service/verdict.js';
 import type { Store } from '../store/store.js';
@@ -365,16 +365,15 @@ export class Route {
   /** @param onPause told when no lane may call, with the time until one may, in ms */
   constructor(
     context: CallContext,
-    [first, ...others]: Several<ServedEndpoint>,
+    endpoints: Several<ServedEndpoint>,
     served: Pick<Served, 'limits' | 'answered'>,
     onPause: PacerParts['onPause'],
   ) {
     const paused = async (): Promise<void> => {
       if (this.waitingMs > 0) await onPause(this.waitingMs);
     };
-    const laneTo = (endpoint: ServedEndpoint): Lane => new Lane(context, endpoint, served, this, paused);
-    this.lanes = [laneTo(first), ...others.map(laneTo)];
-    this.#looking = others.length === 0 ? null : setInterval(() => this.line.offer(), LOOK_MS).unref();
+    this.lanes = mapped(endpoints, (endpoint) => new Lane(context, endpoint, served, this, paused));
+    this.#looking = endpoints.length === 1 ? null : setInterval(() => this.line.offer(), LOOK_MS).unref();
   }
 
   /** How long no lane may call, in ms; 0 when one may. */

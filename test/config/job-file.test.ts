@@ -32,6 +32,7 @@ describe('a job file', () => {
     const read = job(MINIMAL, 'nightly-reviews.yaml');
     expect(read.name).toBe('nightly-reviews');
     expect(read.endpoint).toEqual({
+      name: 'lm-35-turbo-instruct',
       operation: 'completions',
       deployment: 'lm-35-turbo-instruct',
       apiVersion: '2023-09-15-preview',

@@ -1,0 +1,210 @@
+import * as z from 'zod';
+import { CALLABLE_MODEL_IDS, CALLABLE_MODELS } from '../service/catalogue.js';
+import { baseProblem, withoutSecrets } from '../service/endpoint.js';
+import { type EndpointSpec, endpointSpecSchema, type Several } from '../service/endpoint-spec.js';
+import { operationOf } from '../service/operation.js';
+import { price, whole } from './numbers.js';
+import { problem } from './on-invalid-schema.js';
+
+const text = z.string().min(1, 'must not be empty');
+
+const modelSchema = z
+  .enum(CALLABLE_MODEL_IDS, `must be ${CALLABLE_MODELS}, or be left away for any other`)
+  .optional();
+
+/** What one endpoint has, beside others or alone. */
+export const endpointFields = {
+  operation: endpointSpecSchema.shape.operation.default('completions'),
+  model: modelSchema,
+  api_version: text.default('2023-09-15-preview'),
+  style: endpointSpecSchema.shape.style.default('deployments'),
+};
+
+/** Prices of tokens, in any currency. */
+export const pricesSchema = z.strictObject({
+  prompt: price.describe('Price of 1,000 prompt tokens.'),
+  cached: price
+    .optional()
+    .describe('Price of 1,000 prompt tokens that the service had in its cache. Default: as the others.'),
+  completion: price.describe('Price of 1,000 completion tokens.'),
+});
+
+const A_KEY = 'must be the name of an environment variable in capital letters, such as WEST_KEY';
+
+/** A wrong value may be the key itself, and is not shown. */
+const keySchema = z.unknown().check(({ value, issues }) => {
+  if (typeof value === 'string' && /^[A-Z_][A-Z0-9_]{0,99}$/.test(value)) return;
+  const message = value === undefined ? 'is missing: add a line such as key: WEST_KEY' : A_KEY;
+  issues.push({ code: 'custom', message, input: undefined });
+});
+
+const endpointSchema = z.strictObject({
+  name: text
+    .regex(/^[\w.-]{1,60}$/, 'may hold letters, digits, ".", "_" and "-", 60 at most')
+    .describe('Name of the endpoint in the output, the report and messages.'),
+  base_url: text.describe('Address of the service, as PROMPTMILL_BASE_URL has it for a job with one.'),
+  key: keySchema
+    .transform(String)
+    .describe(
+      'Name of the environment variable that holds the key (or, with _FILE behind it, the name of a file).',
+    ),
+  deployment: text.describe('Name of the deployment to call there.'),
+  operation: endpointFields.operation.describe('As service.operation. Default: completions.'),
+  model: endpointFields.model.describe('As service.model.'),
+  api_version: endpointFields.api_version.describe('As service.api_version.'),
+  style: endpointFields.style.describe('As service.style.'),
+  requests_per_minute: whole(1)
+    .optional()
+    .describe('Quota of requests a minute, shared by all runs and workers that use it. Default: found out.'),
+  tokens_per_minute: whole(1).optional().describe('Quota of tokens a minute. Default: found out.'),
+  prices: pricesSchema.optional().describe('Default: those of the job.'),
+});
+
+const MOST_ENDPOINTS = 20;
+
+export const endpointsSchema = z
+  .array(endpointSchema)
+  .min(1)
+  .max(MOST_ENDPOINTS)
+  .optional()
+  .describe(
+    'Several endpoints that share the rows, in place of deployment and what belongs to it. Each has its own key and quota. Default: one.',
+  );
+
+export const routeSchema = z
+  .enum(['balance', 'in_order'])
+  .default('balance')
+  .describe(
+    'Which endpoint takes a row. balance: one whose quota has room. in_order: the first of the list that is up and has room within a second. ' +
+      'Default: balance.',
+  );
+
+/** An endpoint as the job has it. */
+export interface JobEndpoint {
+  readonly spec: EndpointSpec;
+  /** Null: PROMPTMILL_BASE_URL. */
+  readonly baseUrl: string | null;
+  /** Environment variable with the key; null: PROMPTMILL_API_KEY. */
+  readonly key: string | null;
+  /** A minute; null where the job does not state it. */
+  readonly quota: { readonly requestsPerMinute: number | null; readonly tokensPerMinute: number | null };
+  /** Its own; null: those of the job. */
+  readonly prices: z.output<typeof pricesSchema> | null;
+}
+
+interface EndpointParts {
+  readonly service: {
+    readonly endpoints?: z.output<typeof endpointsSchema>;
+    readonly deployment?: string | undefined;
+    readonly operation: EndpointSpec['operation'];
+    readonly model?: EndpointSpec['model'];
+    readonly api_version: string;
+    readonly style: EndpointSpec['style'];
+    readonly route: z.output<typeof routeSchema>;
+  };
+  readonly limits: {
+    readonly timeout_seconds: number;
+    readonly requests_per_minute?: number | undefined;
+    readonly tokens_per_minute?: number | undefined;
+    readonly budget?: { readonly cost?: number | undefined } | undefined;
+  };
+  readonly answer?:
+    | { readonly on_invalid?: { readonly deployment?: string | undefined } | undefined }
+    | undefined;
+}
+
+/** `service.deployment` is a list of one. */
+export function endpointsOf({ service, limits }: EndpointParts): Several<JobEndpoint> {
+  const { endpoints, deployment = '', ...one } = service;
+  const timeoutMs = limits.timeout_seconds * 1000;
+  const jobEndpoint = (
+    each: typeof one & { deployment: string; name: string },
+    quota: { requests_per_minute?: number | undefined; tokens_per_minute?: number | undefined },
+    own: Pick<JobEndpoint, 'baseUrl' | 'key' | 'prices'>,
+  ): JobEndpoint => ({
+    spec: {
+      ...{ name: each.name, operation: each.operation, deployment: each.deployment },
+      ...(each.model !== undefined && { model: each.model }),
+      ...{ apiVersion: each.api_version, style: each.style, timeoutMs },
+    },
+    quota: {
+      requestsPerMinute: quota.requests_per_minute ?? null,
+      tokensPerMinute: quota.tokens_per_minute ?? null,
+    },
+    ...own,
+  });
+  const [first, ...others] = (endpoints ?? []).map(({ base_url: baseUrl, key, prices = null, ...each }) =>
+    jobEndpoint({ ...one, ...each }, each, { baseUrl, key, prices }),
+  );
+  if (first !== undefined) return [first, ...others];
+  const given = { baseUrl: null, key: null, prices: null };
+  return [jobEndpoint({ ...one, name: deployment, deployment }, limits, given)];
+}
+
+const ELSEWHERE = 'cannot stand beside service.endpoints: write it at each of them';
+
+export function endpointProblems({ service, limits, answer }: EndpointParts) {
+  const { endpoints, deployment } = service;
+  if (endpoints === undefined) {
+    const { route } = service;
+    return route === 'balance' ? [] : [problem('service.route', 'needs service.endpoints', route)];
+  }
+  const beside = {
+    'service.deployment': deployment,
+    'service.model': service.model,
+    'service.operation': service.operation === 'completions' ? undefined : service.operation,
+    'service.style': service.style === 'deployments' ? undefined : service.style,
+    'service.api_version': service.api_version === '2023-09-15-preview' ? undefined : service.api_version,
+    'limits.requests_per_minute': limits.requests_per_minute,
+    'limits.tokens_per_minute': limits.tokens_per_minute,
+  };
+  const cost = limits.budget?.cost;
+  const priced = new Set(endpoints.map(({ prices }) => JSON.stringify(prices)));
+  const other = answer?.on_invalid?.deployment;
+  return [
+    ...Object.entries(beside).flatMap(([field, input]) =>
+      input === undefined ? [] : [problem(field, ELSEWHERE, input)],
+    ),
+    ...endpoints.flatMap((each, i) => ofOne(each, i, endpoints)),
+    ...(cost === undefined || priced.size === 1
+      ? []
+      : [
+          problem(
+            'limits.budget.cost',
+            'cannot be kept with endpoints of different prices: use limits.budget.tokens',
+            cost,
+          ),
+        ]),
+    ...(other === undefined
+      ? []
+      : [
+          problem(
+            'answer.on_invalid.deployment',
+            'cannot stand beside service.endpoints: take it out',
+            other,
+          ),
+        ]),
+  ];
+}
+
+function ofOne(
+  { name, base_url: url, ...spec }: z.output<typeof endpointSchema>,
+  i: number,
+  endpoints: readonly z.output<typeof endpointSchema>[],
+) {
+  const at = (field: string, message: string, input?: unknown) => ({
+    ...{ path: ['service', 'endpoints', i, field], message, input },
+  });
+  const address = baseProblem(url);
+  const [first = spec] = endpoints;
+  return [
+    ...(endpoints.findIndex((each) => each.name === name) === i
+      ? []
+      : [at('name', 'must be another than that of an earlier endpoint', name)]),
+    // The address may hold a password.
+    ...(address === null ? [] : [at('base_url', `${address}, got ${withoutSecrets(url)}`)]),
+    ...(spec.operation === first.operation
+      ? []
+      : [at('operation', `must be that of the first endpoint, ${operationOf(first).name}`, spec.operation)]),
+  ];
+}
