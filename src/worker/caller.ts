@@ -89,7 +89,7 @@ export class Caller {
     const exchange = await this.#exchange(of, endpoint, request, isCounted);
     const name = `${chunk.run}:${rows[0]?.row}`;
     const isAlone = rows.length === 1 && (this.#crowdedAt < startedAt || this.#tooLarge.has(name));
-    if (exchange === null) return rows.map(() => NO_KEY_LEFT);
+    if (exchange === null) return rows.map(() => noKeyLeft(this.access.keys.variable));
     if (exchange.kind === 'response') this.#advertised = advertisedQuota(exchange);
     const judged = endpoint.verdicts(exchange, request, attempt);
     const inStreak = this.#streak.judge(name, judged);
@@ -193,15 +193,15 @@ const PLAIN: ServiceRequest = { prompts: ['Hello'], parameters: { max_tokens: 1 
 export const parametersOf = (chunk: Chunk, [first]: readonly ChunkRow[]): Parameters =>
   first?.parameters ? { ...chunk.parameters, ...first.parameters } : chunk.parameters;
 
-const NO_KEY_LEFT: Unsettled = {
+const noKeyLeft = (variable: string): Unsettled => ({
   kind: 'stop',
   problem: {
     code: 'unauthorized',
     message:
       'the service refuses every key (HTTP 401). ' +
-      'Set PROMPTMILL_API_KEY to a key of this resource, and check that PROMPTMILL_BASE_URL is its address.',
+      `Set ${variable} to a key of this resource, and check that PROMPTMILL_BASE_URL is its address.`,
   },
   latency_ms: 0,
   connected: true,
   possiblyBilled: false,
-};
+});

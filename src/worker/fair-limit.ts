@@ -1,3 +1,5 @@
+import { steadyNow } from '../core/clock.js';
+
 export interface Task<By> {
   /** False when it cannot be prepared yet. Called when it is next in turn. */
   prepare(): boolean;
@@ -8,6 +10,8 @@ interface WaitingTask<By> {
   readonly task: Task<By>;
   readonly done: () => void;
   readonly failed: (error: unknown) => void;
+  /** When it came, in steady time. */
+  readonly at: number;
 }
 
 interface Turns<By> {
@@ -33,13 +37,20 @@ export class TaskLine<By> {
     return this.#pending;
   }
 
+  /** How long the next task has waited, in ms; 0 when there is none. */
+  get waitedMs(): number {
+    const next = this.#prepared[0] ?? this.#turns[0]?.waiting[0];
+    return next === undefined ? 0 : steadyNow() - next.at;
+  }
+
   /** Resolves when all tasks have ended; rejects as soon as one fails. */
   async run(key: string, tasks: readonly Task<By>[]): Promise<void> {
     if (tasks.length === 0) return;
     const turns = this.#turns.find((each) => each.key === key) ?? { key, waiting: [] };
     if (turns.waiting.length === 0) this.#turns.push(turns);
+    const at = steadyNow();
     const ends = tasks.map(
-      (task) => new Promise<void>((done, failed) => turns.waiting.push({ task, done, failed })),
+      (task) => new Promise<void>((done, failed) => turns.waiting.push({ task, done, failed, at })),
     );
     this.#pending += tasks.length;
     this.prepare();

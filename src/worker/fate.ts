@@ -23,7 +23,14 @@ export function fateOf(
     asking,
     attempt,
     hold,
-  }: { readonly asking: AnswerCheck | null; readonly attempt: number; readonly hold: boolean },
+    elsewhere,
+  }: {
+    readonly asking: AnswerCheck | null;
+    readonly attempt: number;
+    readonly hold: boolean;
+    /** Whether another endpoint is called for a row that this one refuses. */
+    readonly elsewhere: boolean;
+  },
 ): Fate {
   switch (verdict?.kind) {
     case 'final':
@@ -35,7 +42,9 @@ export function fateOf(
       if (verdict.possiblyBilled && hold) return { kind: 'final', outcome: lostRow(verdict, attempt) };
       if (verdict.problem.code !== 'aborted') return { ...verdict, kind: 'retry' };
   }
-  // The process or the run ends: no attempt is used, but it may be billed, and is called again.
+  if (verdict?.kind === 'stop' && verdict.possiblyBilled && hold && elsewhere)
+    return { kind: 'final', outcome: lostRow(verdict, attempt) };
+  // The process or the run ends, or the endpoint refuses all calls: no attempt is used, but it may be billed, and is called again.
   return { kind: 'left', possiblyBilled: verdict?.possiblyBilled ?? false };
 }
 

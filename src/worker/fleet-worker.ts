@@ -174,7 +174,7 @@ export class FleetWorker {
     const queueOf = queuesOf(false);
     const context = { name, queueOf, store, concurrency, unheard, log, onStop, onCall, times };
     const shared = { slots: this.#slots, batcher: this.#batcher };
-    return new ChunkWorker({ ...context, ...shared }, { ...want, endpoints: [endpoint] });
+    return new ChunkWorker({ ...context, ...shared }, { ...want, endpoints: [endpoint], route: 'balance' });
   }
 
   #dismiss(worker: ChunkWorker): void {

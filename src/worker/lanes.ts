@@ -37,6 +37,8 @@ export interface CallContext extends Omit<CallAccess, keyof ServiceAccess> {
 export interface Served {
   readonly queue: string;
   readonly endpoints: Several<ServedEndpoint>;
+  /** `in_order`: a row goes to an endpoint only if those before it are no use, or it has waited for a second. */
+  readonly route: 'balance' | 'in_order';
   readonly limits: Pick<QueueDemand['limits'], 'token_estimate' | 'prompts_per_request' | 'chunk_size'>;
   /** Whether the service has answered before. */
   readonly answered: boolean;
@@ -83,6 +85,9 @@ export class Lane {
   readonly pacer: Pacer;
   readonly estimate: TokenEstimator;
   readonly #log: Logger;
+  readonly #keys: ServedEndpoint['keys'];
+  /** The endpoint refuses all calls; one tries it at a time. Null while it takes them. */
+  #stopped: { readonly problem: Problem; readonly probeAt: number } | null = null;
   /** Whether any row was answered. */
   #answered: boolean;
   #mixedUp = 0;
@@ -107,6 +112,7 @@ export class Lane {
     const { name, address, keys, quota } = endpoint;
     this.name = name;
     this.#log = log;
+    this.#keys = keys;
     this.#answered = answered;
     this.caller = new Caller({ ...context, address, keys }, answered);
     this.estimate = new TokenEstimator(limits.token_estimate);
@@ -130,15 +136,30 @@ export class Lane {
     this.gate = new Gate(this.pacer, this.outage, slots ?? ((call) => call()), () => route.line.offer());
   }
 
+  /** Why the endpoint refuses all calls; null while it takes them. */
+  get stopped(): Problem | null {
+    return this.#stopped?.problem ?? null;
+  }
+
   /** True when it makes no calls now, or only probes. */
   get isAside(): boolean {
-    return this.outage.view !== null || this.gate.waitingMs > 0;
+    return this.#stopped !== null || this.outage.view !== null || this.gate.waitingMs > 0;
+  }
+
+  /** Puts it aside while others go on. */
+  stop(problem: Problem): void {
+    const level = this.#stopped === null ? 'warn' : 'info';
+    this.#stopped = { problem, probeAt: steadyNow() + PROBE_MS };
+    this.#log[level](`${this.name}: ${problem.message} The other endpoints go on.`);
   }
 
   /** Whether one more row would be called soon. In an outage one row probes. */
   get hasRoom(): boolean {
     const { gate, outage, pacer } = this;
     if (gate.waitingMs > 0) return false;
+    // A key that was revoked stays so.
+    const mayProbe = this.#keys.current() !== null && steadyNow() >= (this.#stopped?.probeAt ?? 0);
+    if (this.#stopped !== null) return mayProbe && gate.asking + gate.calls === 0;
     if (outage.view !== null) return gate.asking + gate.calls === 0;
     const { quota } = pacer;
     if (quota === null) return true;
@@ -161,6 +182,10 @@ export class Lane {
    */
   async observe(call: Ended): Promise<Problem | null> {
     const problem = await this.#learn(call);
+    if (this.#stopped !== null && call.verdicts.some(({ kind }) => kind === 'final')) {
+      this.#log.warn(`${this.name} takes calls again`);
+      this.#stopped = null;
+    }
     const stop = call.verdicts.find(({ kind }) => kind === 'stop');
     return problem ?? (stop?.kind === 'stop' ? stop.problem : null);
   }
@@ -350,6 +375,11 @@ export class Lane {
   }
 }
 
+/** Time between two calls that try whether an endpoint takes calls again that refused them, in ms. */
+const PROBE_MS = 60_000;
+/** With `in_order`, how long a row waits for an earlier endpoint, in ms. */
+const PATIENCE_MS = 1_000;
+
 /** How often lanes look whether they may take a row, in ms: a pause may be over. */
 const LOOK_MS = 50;
 
@@ -366,19 +396,28 @@ export class Route {
   constructor(
     context: CallContext,
     endpoints: Several<ServedEndpoint>,
-    served: Pick<Served, 'limits' | 'answered'>,
+    private readonly served: Pick<Served, 'limits' | 'answered' | 'route'>,
     onPause: PacerParts['onPause'],
   ) {
     const paused = async (): Promise<void> => {
       if (this.waitingMs > 0) await onPause(this.waitingMs);
     };
-    this.lanes = mapped(endpoints, (endpoint) => new Lane(context, endpoint, served, this, paused));
+    // Whatever one of them does with its calls, the others have some left.
+    const { length } = endpoints;
+    const most = context.concurrency - (length - 1) * Math.floor(context.concurrency / (2 * length));
+    const unheard = Math.min(most, context.unheard ?? most);
+    const shared = { ...context, concurrency: most, unheard };
+    this.lanes = mapped(endpoints, (endpoint) => new Lane(shared, endpoint, served, this, paused));
     this.#looking = endpoints.length === 1 ? null : setInterval(() => this.line.offer(), LOOK_MS).unref();
   }
 
   /** How long no lane may call, in ms; 0 when one may. */
   get waitingMs(): number {
-    return Math.min(...this.lanes.map(({ gate }) => gate.waitingMs));
+    return this.#going.length === 0 ? 0 : Math.min(...this.#going.map(({ gate }) => gate.waitingMs));
+  }
+
+  get #going(): readonly Lane[] {
+    return this.lanes.filter(({ stopped }) => stopped === null);
   }
 
   /** True when a call needs nothing but its turn and a slot. */
@@ -388,18 +427,34 @@ export class Route {
 
   /** What all lanes suffer from; null when one of them does not. */
   get outage(): OutageView | null {
-    const views = this.lanes.map(({ outage }) => outage.view);
+    const views = this.#going.map(({ outage }) => outage.view);
     return views.every((view) => view !== null) ? (views[0] ?? null) : null;
   }
 
   /** Null while unknown for one of them. */
   get quota(): Quota | null {
-    return this.lanes.map(({ pacer }) => pacer.quota).reduce(sumOfQuotas);
+    const [first = null, ...others] = this.#going.map(({ pacer }) => pacer.quota);
+    return others.reduce(sumOfQuotas, first);
   }
 
   /** Where no lane may call, the first to ask finds that out, and the rows go back to the queue. */
   mayTake(lane: Lane): boolean {
-    return this.lanes.length === 1 || this.waitingMs > 0 || lane.hasRoom;
+    if (this.lanes.length === 1 || this.waitingMs > 0 || this.#going.length === 0) return true;
+    return lane.hasRoom && (this.served.route === 'balance' || this.#isNext(lane));
+  }
+
+  #isNext(lane: Lane): boolean {
+    const before = this.lanes.slice(0, this.lanes.indexOf(lane));
+    return before.every(({ isAside }) => isAside) || this.line.waitedMs > PATIENCE_MS;
+  }
+
+  /** @returns why the run must stop, in all their words, as no other lane is left; null when it goes on */
+  stop(lane: Lane, problem: Problem): Problem | null {
+    if (this.lanes.length === 1) return problem;
+    lane.stop(ofEndpoint(problem));
+    if (this.#going.length > 0) return null;
+    const messages = this.lanes.map(({ name, stopped }) => `${name}: ${stopped?.message}`);
+    return { ...problem, message: messages.join(' ') };
   }
 
   /** Whether rows that this lane cannot call need not go back to the queue. */
@@ -458,6 +513,14 @@ export class Lanes {
     return Promise.all([this.own, ...this.#others.values()].map((route) => route.close()));
   }
 }
+
+/** The field and the variables of a single endpoint are not those of one of several. */
+const ofEndpoint = ({ message, ...problem }: Problem): Problem => ({
+  ...problem,
+  message: message
+    .replaceAll('service.deployment', 'its deployment in service.endpoints')
+    .replaceAll('PROMPTMILL_BASE_URL', 'its base_url'),
+});
 
 function sumOfQuotas(a: Quota | null, b: Quota | null): Quota | null {
   if (a === null || b === null) return null;

@@ -67,7 +67,13 @@ export function startLocalWorker(
       ...((settings.onInvalid?.deployment || context.endpoints.length > 1) && { slots: pLimit(concurrency) }),
       onCall,
     },
-    { queue, endpoints: context.endpoints, limits: limitsOf(settings), answered: wasReached },
+    {
+      queue,
+      endpoints: context.endpoints,
+      route: settings.route,
+      limits: limitsOf(settings),
+      answered: wasReached,
+    },
   );
   sender.begin();
   return { worker, sender };

@@ -286,15 +286,19 @@ export class Visit {
     const observed = lane.observe({ chunk, name: this.#nameOf(rows[0]), verdicts, reserved, startedAt });
     const wasDown = lane.outage.view !== null;
     // May make a plain call, in this call's slot and reservation.
-    const problem = await observed;
+    const refused = await observed;
+    const problem = refused && lane.route.stop(lane, refused);
+    const elsewhere = refused !== null && problem === null;
     const isDown = wasDown || lane.outage.view !== null;
     const failure = verdicts.find(({ kind }) => kind === 'retry' || kind === 'no_room');
     if (failure?.kind === 'no_room') batcher.count(chunk.run, 'retried');
     if (failure?.kind === 'retry' || failure?.kind === 'no_room')
       log.info({ run: chunk.run, attempt, ...failure.problem }, 'a call failed');
 
-    const fates = rows.map((row, i) => fateOf(verdicts[i], row, { asking, attempt, hold: chunk.hold }));
-    this.#goOn(rows, fates, isDown, lane);
+    const fates = rows.map((row, i) =>
+      fateOf(verdicts[i], row, { asking, attempt, hold: chunk.hold, elsewhere }),
+    );
+    this.#goOn(rows, fates, isDown, lane, elsewhere);
     const settled = rows.map((row, i) => this.#settlement(row, this.#name, fates[i]));
     const billed = rows.reduce(
       (sum, { most }, i) => plus(sum, billedFor(verdicts[i], most, chunk.budget)),
@@ -308,7 +312,13 @@ export class Visit {
   }
 
   /** Notes how the rows of a call go on. */
-  #goOn(rows: readonly ChunkRow[], fates: readonly Fate[], isDown: boolean, lane: Lane): void {
+  #goOn(
+    rows: readonly ChunkRow[],
+    fates: readonly Fate[],
+    isDown: boolean,
+    lane: Lane,
+    elsewhere: boolean,
+  ): void {
     const failed: FailedCall[] = [];
     for (const [i, row] of rows.entries()) {
       const fate = fates[i];
@@ -316,7 +326,8 @@ export class Visit {
       else if (fate?.kind === 'wait') this.#wait(lane, [row]);
       else if (fate?.kind === 'left') {
         if (fate.possiblyBilled) this.host.batcher.count(this.lease.chunk.run, 'repeated');
-        this.#leaves = true;
+        if (elsewhere) this.#again.add(row.row);
+        else this.#leaves = true;
       } else if (fate?.kind === 'no_room' || fate?.interim) this.#again.add(row.row);
     }
     if (failed.length === 0) return;

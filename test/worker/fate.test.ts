@@ -7,7 +7,7 @@ import { outcome } from '../store/samples.js';
 
 const ROW = { row: 1, prompt: 'Is it?', parameters: null };
 const LABELS = { kind: 'labels', labels: ['yes', 'no'] } as const;
-const PLAIN = { asking: null, attempt: 2, hold: false };
+const PLAIN = { asking: null, attempt: 2, hold: false, elsewhere: false };
 const final: Verdict = { kind: 'final', outcome: outcome('maybe') };
 const failed = (more: Partial<Unsettled> = {}): Unsettled => ({
   ...{ kind: 'retry', problem: { code: 'connection_reset', message: 'the connection was closed' } },
@@ -53,5 +53,10 @@ describe('the fate of a row after its call', () => {
     expect(fateOf(failed(), ROW, held)).toMatchObject(unknown);
     expect(fateOf(failed(aborted), ROW, held)).toMatchObject(unknown);
     expect(fateOf(failed({ possiblyBilled: false }), ROW, held)).toMatchObject({ kind: 'retry' });
+    const refused = failed({ kind: 'stop' });
+    expect(fateOf(refused, ROW, held), 'the run stops').toMatchObject({ kind: 'left' });
+    expect(fateOf(refused, ROW, { ...held, elsewhere: true }), 'another endpoint goes on').toMatchObject(
+      unknown,
+    );
   });
 });

@@ -141,6 +141,7 @@ class TestWorker {
       const lane = { ...used, caller } as unknown as Lane;
       const route = {
         ...{ line, lanes: [lane], packSize: () => 1, hasOther: () => false },
+        stop: (_: Lane, problem: Problem) => problem,
         get isOpen() {
           return lane.gate.isOpen;
         },
