@@ -157,6 +157,13 @@ export const summarySchema = z.object({
   usage_estimated: z.exactOptional(amount),
   /** In the currency of the prices; `null` without prices. */
   cost: amount.nullable(),
+  /** Only of a job with several, by name. `rows`: those that it answered. */
+  endpoints: z.exactOptional(
+    z.record(
+      z.string(),
+      z.object({ calls: amount, rows: amount, usage, cost: amount.nullable(), rate_limited: amount }),
+    ),
+  ),
   filters: z.object({ prompt: filterCounts, completion: filterCounts }),
   errors: counts,
   /** The first message of each code of `errors`; absent if none, and in heartbeats. */
@@ -227,6 +234,8 @@ export interface SummaryParts
   readonly rejected?: Summary['rejected'];
   readonly tally: Tally;
   readonly prices: Prices | null;
+  /** Of a job with several: their prices and calls. @default it has one */
+  readonly byEndpoint?: readonly EndpointFigures[];
   /** Whether the job reuses outcomes. @default false */
   readonly reuses?: boolean;
   /** @default false */
@@ -240,9 +249,17 @@ export interface SummaryParts
   readonly lastRun?: { readonly output: string; readonly summary: Summary } | null;
 }
 
+/** One of several endpoints: what the tally does not have. */
+interface EndpointFigures {
+  readonly name: string;
+  readonly prices: Prices | null;
+  readonly calls: number;
+  readonly rate_limited: number;
+}
+
 /** @throws AssertionError when the rows do not add up, which is a defect of Promptmill */
 export function summarise(parts: SummaryParts): StoredSummary {
-  const { tally, stopped, missed, prices, input, calls, steps = {} } = parts;
+  const { tally, stopped, missed, byEndpoint, input, calls, steps = {} } = parts;
   const { total, completed, filtered, failed, skipped } = tally.rows;
   assert.equal(total, completed + filtered + failed + skipped, 'rows do not add up to their total');
   return {
@@ -272,7 +289,8 @@ export function summarise(parts: SummaryParts): StoredSummary {
     }),
     usage: tally.usage,
     ...(tally.estimated !== undefined && { usage_estimated: tally.estimated }),
-    cost: prices && costOf(tally.usage, prices),
+    cost: paidFor(tally, parts),
+    ...(byEndpoint && { endpoints: endpointsIn(tally, byEndpoint) }),
     filters: tally.filters,
     errors: tally.errors,
     ...(tally.samples !== undefined && { error_samples: tally.samples }),
@@ -368,6 +386,31 @@ export type Reconciled = Pick<Summary, 'rows' | 'answers_invalid' | 'answers_ref
 /** Only rows that were called: reused rows would make a run of few calls look fast. */
 export const calledPerSecond = (summary: Summary): number =>
   summary.duration_s > 0 ? rowsCalled(summary) / summary.duration_s : 0;
+
+/** In the currency of the prices; null where an endpoint has none. */
+export function paidFor(
+  { usage, endpoints: used = {} }: Pick<Tally, 'usage' | 'endpoints'>,
+  { prices, byEndpoint }: Pick<SummaryParts, 'prices' | 'byEndpoint'>,
+): number | null {
+  if (byEndpoint === undefined) return prices && costOf(usage, prices);
+  return byEndpoint.reduce<number | null>((sum, { name, prices: own }) => {
+    if (sum === null || own === null) return null;
+    return sum + costOf(used[name]?.usage ?? NO_TOKENS, own);
+  }, 0);
+}
+
+const NO_TOKENS = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
+
+const endpointsIn = (
+  { endpoints: used = {} }: Tally,
+  endpoints: readonly EndpointFigures[],
+): NonNullable<Summary['endpoints']> =>
+  Object.fromEntries(
+    endpoints.map(({ name, prices, calls, rate_limited }) => {
+      const { rows, usage } = used[name] ?? { rows: 0, usage: NO_TOKENS };
+      return [name, { calls, rows, usage, cost: prices && costOf(usage, prices), rate_limited }];
+    }),
+  );
 
 /** In the currency of the prices. */
 export function costOf(usage: Tokens & Pick<Usage, 'cached_tokens'>, prices: Prices): number {

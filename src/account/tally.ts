@@ -34,6 +34,8 @@ export interface Tally {
   readonly answers: CountByName;
   /** Sums over the rows with reported usage, blocked completions included: they are billed. */
   readonly usage: Usage;
+  /** By name, of rows that it answered; absent where the job has only one. */
+  readonly endpoints?: { readonly [name: string]: { readonly rows: number; readonly usage: Usage } };
   /** Rows whose usage is our own count or a share of a request's; absent if 0. */
   readonly estimated?: number;
   /** Labels without a confidence although the job asks for it; absent if 0. */
@@ -98,12 +100,14 @@ export const rowsCalled = (of: {
   readonly reused?: Pick<ReusedCounts, 'copied' | 'carried'>;
 }): number => of.rows.total - of.rows.skipped - (of.reused?.copied ?? 0) - (of.reused?.carried ?? 0);
 
+const NO_USAGE: Usage = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
+
 export function emptyTally(): Tally {
   return {
     rows: { total: 0, completed: 0, filtered: 0, failed: 0, skipped: 0 },
     finish_reasons: {},
     answers: {},
-    usage: { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 },
+    usage: NO_USAGE,
     filters: { prompt: {}, completion: {} },
     errors: {},
     latency: null,
@@ -115,7 +119,8 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
   const rows = { ...tally.rows };
   const finishReasons = new Counter(tally.finish_reasons, LIMITS.finishReasons);
   const answers = new Counter(tally.answers, LIMITS.answers);
-  const usage: { -readonly [name in keyof Usage]: Usage[name] } = { ...tally.usage };
+  let { usage } = tally;
+  const endpoints = new Map(Object.entries(tally.endpoints ?? {}));
   const prompt = new FilterCounter(tally.filters.prompt);
   const completion = new FilterCounter(tally.filters.completion);
   const errors = new Counter(tally.errors, LIMITS.errors);
@@ -152,13 +157,15 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
     }
     const { completion: answered } = outcome;
     if (answered?.usage) {
-      for (const name of ['prompt_tokens', 'completion_tokens', 'total_tokens'] as const)
-        usage[name] = bounded(usage[name] + answered.usage[name]);
-      for (const name of ['cached_tokens', 'reasoning_tokens'] as const) {
-        const tokens = answered.usage[name];
-        if (tokens !== undefined) usage[name] = bounded((usage[name] ?? 0) + tokens);
-      }
+      usage = withUsage(usage, answered.usage);
       if (answered.usage.estimated) estimated += 1;
+    }
+    if (outcome.endpoint !== undefined) {
+      const { rows: before, usage: used } = endpoints.get(outcome.endpoint) ?? { rows: 0, usage: NO_USAGE };
+      endpoints.set(outcome.endpoint, {
+        rows: before + (outcome.status === 'failed' ? 0 : 1),
+        usage: answered?.usage ? withUsage(used, answered.usage) : used,
+      });
     }
     if (outcome.status === 'failed') continue;
 
@@ -184,6 +191,7 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
     usage,
     filters: { prompt: prompt.toCounts(), completion: completion.toCounts() },
     errors: errors.toCounts(),
+    ...(endpoints.size > 0 && { endpoints: Object.fromEntries(endpoints) }),
     ...(estimated > 0 && { estimated }),
     ...(invalid.size > 0 && { invalid: invalid.toCounts() }),
     ...(withoutConfidence > 0 && { without_confidence: withoutConfidence }),
@@ -193,6 +201,18 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
     latency: withLatencies(tally.latency, latencies),
     ...(reused.copied + reused.carried > 0 && { reused }),
     ...(golds.all > 0 && { gold: golds.toTally() }),
+  };
+}
+
+function withUsage(sum: Usage, { estimated: _, ...usage }: Usage): Usage {
+  const { cached_tokens: cached, reasoning_tokens: thought } = usage;
+  return {
+    ...sum,
+    prompt_tokens: bounded(sum.prompt_tokens + usage.prompt_tokens),
+    completion_tokens: bounded(sum.completion_tokens + usage.completion_tokens),
+    total_tokens: bounded(sum.total_tokens + usage.total_tokens),
+    ...(cached !== undefined && { cached_tokens: bounded((sum.cached_tokens ?? 0) + cached) }),
+    ...(thought !== undefined && { reasoning_tokens: bounded((sum.reasoning_tokens ?? 0) + thought) }),
   };
 }
 

@@ -1,7 +1,7 @@
 import { driftMiss } from '../account/drift.js';
 import { bothMissed, invalidOf, missOf } from '../account/require.js';
 import type { StepFacts } from '../account/steps.js';
-import { costOf, type StoredSummary, type SummaryParts, summarise } from '../account/summary.js';
+import { paidFor, type StoredSummary, type SummaryParts, summarise } from '../account/summary.js';
 import type { Tally } from '../account/tally.js';
 import { advanced } from '../account/timeline.js';
 import type { Settings } from '../config/settings.js';
@@ -58,6 +58,12 @@ export function summaryWith(
     tally,
     steps,
     calls,
+    ...(own.byEndpoint && {
+      byEndpoint: own.byEndpoint.map((each) => {
+        const { calls: then = 0, rate_limited = 0 } = before.endpoints?.[each.name] ?? {};
+        return { ...each, calls: each.calls + then, rate_limited: each.rate_limited + rate_limited };
+      }),
+    }),
     hasGold: gold !== null && scored,
     // The retry itself carries nothing over.
     reuses: own.reuses === true || before.reused !== undefined,
@@ -67,12 +73,11 @@ export function summaryWith(
     },
     details: detailsOf(own, before, { tally, calls }, settings),
   });
-  const { prices } = own;
   return {
     ...now,
     // The prices may have changed since, or be gone.
     ...(before.cost !== null && {
-      cost: before.cost + (prices === null ? 0 : costOf(own.tally.usage, prices)),
+      cost: before.cost + (paidFor(own.tally, own) ?? 0),
     }),
     ...(before.beyond && { beyond: before.beyond }),
     ...(before.rejected && { rejected: before.rejected }),

@@ -120,7 +120,7 @@ export async function recountedTally(
 
 /** Keeps what was paid, and what records do not contain. */
 function withUnsaid(now: Tally, then: Tally, format: RecordFormat, { output }: Settings): Tally {
-  const { usage, latency, estimated, without_confidence } = then;
+  const { usage, latency, estimated, without_confidence, endpoints } = then;
   // A CSV may have no column for messages.
   const untold = Object.entries(then.samples ?? {}).filter(
     ([code]) => Object.hasOwn(now.errors, code) && !Object.hasOwn(now.samples ?? {}, code),
@@ -136,6 +136,9 @@ function withUnsaid(now: Tally, then: Tally, format: RecordFormat, { output }: S
   return {
     ...now,
     ...{ usage, latency },
+    ...(endpoints && {
+      endpoints: parts.has('endpoint') ? withRows(endpoints, now.endpoints) : endpoints,
+    }),
     ...(untold.length > 0 && { samples: { ...Object.fromEntries(untold), ...now.samples } }),
     filters: { prompt: filtersOf('prompt'), completion: filtersOf('completion') },
     ...(estimated !== undefined && { estimated }),
@@ -143,6 +146,15 @@ function withUnsaid(now: Tally, then: Tally, format: RecordFormat, { output }: S
     ...(now.gold && { gold: { ...now.gold, ...calibrated(now.gold, then.gold, parts) } }),
   };
 }
+
+/** The usage of some, and the rows of others. */
+const withRows = (
+  used: NonNullable<Tally['endpoints']>,
+  now: Tally['endpoints'] = {},
+): NonNullable<Tally['endpoints']> =>
+  Object.fromEntries(
+    Object.entries(used).map(([name, { usage }]) => [name, { rows: now[name]?.rows ?? 0, usage }]),
+  );
 
 function calibrated(
   { calibration: now }: GoldTally,

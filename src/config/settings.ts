@@ -144,7 +144,7 @@ export function logLevelOf(value: string): LogLevel {
 
 export type RecordSettings = Pick<
   Settings,
-  'endpoint' | 'answer' | 'output' | 'reuse' | 'answerSource' | 'parameters' | 'rowParameters'
+  'endpoint' | 'endpoints' | 'answer' | 'output' | 'reuse' | 'answerSource' | 'parameters' | 'rowParameters'
 >;
 
 /** Writers and readers must use the same options: an input column named like a result is renamed. */
@@ -156,6 +156,7 @@ export function recordOptions(job: RecordSettings): RecordedJob {
     select: output.columns ?? undefined,
     formulas: output.formulas,
     tellsMore: operationOf(job.endpoint).tellsMore,
+    hasEndpoints: job.endpoints.length > 1,
     origins: originColumns(job.reuse),
     answerSource: job.answerSource,
     probabilities: output.probabilities,

@@ -139,6 +139,8 @@ interface Called {
   readonly asked?: number;
   /** Milliseconds from the last request to its last byte; `null` when no call ended. */
   readonly latency_ms: number | null;
+  /** Name of the endpoint of the row's last call; absent where the job has only one. */
+  readonly endpoint?: string;
   /** Set for a reused outcome: it has no usage, no latency and no attempts of its own. */
   readonly origin?: Origin;
   /** Set when the completion is not the row's first. Whether it was repaired only shows when it is read. */

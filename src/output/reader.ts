@@ -371,8 +371,10 @@ export class OutputRecord {
     if (status === null || status === 'skipped') return status && { status };
     const source = this.answerSource;
     const { origin } = this;
+    const endpoint = this.#string('endpoint');
     const called = {
       ...{ attempts: 1, latency_ms: this.#number('latency_ms') },
+      ...(endpoint !== null && { endpoint }),
       ...(origin && { origin }),
       ...(source !== 'read' && source !== 'repaired' && { answer_source: source }),
     };

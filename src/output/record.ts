@@ -104,6 +104,8 @@ export function recordLayout(options: {
   readonly origins?: readonly OriginColumn[] | undefined;
   /** Whether it has what only some operations tell. @default false */
   readonly tellsMore?: boolean | undefined;
+  /** Whether it has the name of the endpoint. @default false */
+  readonly hasEndpoints?: boolean | undefined;
   /** Whether the record has `answer_source`. @default false */
   readonly answerSource?: boolean | undefined;
   /** @default false */
@@ -112,7 +114,7 @@ export function recordLayout(options: {
   readonly probabilities?: boolean | undefined;
 }): RecordLayout {
   const { answer, select, answerSource = false, logprobs = false, probabilities = false } = options;
-  const told = resultsOf(options.tellsMore ?? false);
+  const told = resultsOf(options.tellsMore ?? false, options.hasEndpoints ?? false);
   const origins = (options.origins ?? []).map((name) => ORIGINS[name]);
   const { confidenceOf, abstains = false } = answer;
   const sureness = [
@@ -222,6 +224,7 @@ const OPTIONAL: ReadonlySet<Part> = new Set([
   'answer_probabilities',
   ABSTAINED.part,
   'refusal',
+  'endpoint',
 ]);
 
 function inputColumns(names: readonly string[], taken: ReadonlySet<string>): Column[] {

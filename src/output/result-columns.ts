@@ -31,6 +31,7 @@ export const PARTS = [
   'attempts',
   'latency_ms',
   'refusal',
+  'endpoint',
   'error',
   'copied_from',
   'carried_from',
@@ -47,7 +48,7 @@ export type Part = (typeof PARTS)[number];
 export const GROUPS: ReadonlyMap<string, readonly Part[]> = new Map<string, readonly Part[]>([
   ['evidence', ['answer_source', 'confidence', 'answer_probabilities', 'abstained']],
   ['tokens', ['usage']],
-  ['call', ['model', 'completion_id', 'created', 'attempts', 'latency_ms']],
+  ['call', ['model', 'completion_id', 'created', 'attempts', 'latency_ms', 'endpoint']],
 ]);
 
 export interface RecordFacts {
@@ -144,9 +145,16 @@ export const TOLD: readonly Column[] = [
   ),
 ];
 
-/** {@link TOLD} comes before the error. */
-export const resultsOf = (tellsMore: boolean): readonly Column[] =>
-  tellsMore ? RESULTS.toSpliced(ERROR, 0, ...TOLD) : RESULTS;
+/** If the job has several endpoints. */
+export const ENDPOINT: Column = {
+  name: 'endpoint',
+  part: 'endpoint',
+  value: ({ outcome }) => ('endpoint' in outcome ? (outcome.endpoint ?? null) : null),
+};
+
+/** {@link TOLD} and {@link ENDPOINT} come before the error. */
+export const resultsOf = (tellsMore: boolean, hasEndpoints: boolean): readonly Column[] =>
+  RESULTS.toSpliced(ERROR, 0, ...(tellsMore ? TOLD : []), ...(hasEndpoints ? [ENDPOINT] : []));
 
 const ERROR = RESULTS.findIndex(({ part }) => part === 'error');
 
@@ -221,6 +229,7 @@ const SINGLE = [
   STATUS,
   ...RESULTS,
   ...TOLD,
+  ENDPOINT,
   ...Object.values(ORIGINS),
   ANSWER_SOURCE,
   CONFIDENCE,

@@ -43,6 +43,7 @@ export class Committer {
   #found = 0;
   #saved = { text: '', at: Number.NEGATIVE_INFINITY };
   /** Null before this process has written it. */
+  #endpoints: Manifest['endpoints'];
   #manifestFile: FileId | null = null;
 
   private constructor(
@@ -54,6 +55,7 @@ export class Committer {
   ) {
     this.#target = target;
     this.#manifest = manifest;
+    this.#endpoints = manifest.endpoints;
     this.#owed = manifest.unwritten;
     this.#workedBefore = Math.max(manifest.worked_ms, manifest.timeline?.until_ms ?? 0);
   }
@@ -156,7 +158,8 @@ export class Committer {
     }
     // Events and summaries only report what is on disk, so a crash takes nothing back.
     await this.#save(manifest.worked_ms, manifest);
-    this.#manifest = manifest;
+    // Calls may have ended meanwhile.
+    this.#manifest = { ...manifest, ...(this.#endpoints && { endpoints: this.#endpoints }) };
   }
 
   async opened(): Promise<void> {
@@ -231,6 +234,14 @@ export class Committer {
   /** The run must be open in the ledger. Saved with the next write. */
   count(calls: Counters): void {
     this.#manifest = { ...this.#manifest, calls };
+  }
+
+  /** A call has ended at one of several endpoints. Saved with the next write. */
+  called(endpoint: string, isRefused: boolean): void {
+    const { calls = 0, rate_limited = 0 } = this.#endpoints?.[endpoint] ?? {};
+    const now = { calls: calls + 1, rate_limited: rate_limited + (isRefused ? 1 : 0) };
+    this.#endpoints = { ...this.#endpoints, [endpoint]: now };
+    this.#manifest = { ...this.#manifest, endpoints: this.#endpoints };
   }
 
   get timeline(): Timeline {

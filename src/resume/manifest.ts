@@ -83,6 +83,8 @@ const shape = z.object({
     prompt_tokens: z.int(),
     completion_tokens: z.int(),
   }),
+  /** Only of a job with several endpoints, by name: calls of this process's worker and its predecessors. */
+  endpoints: z.record(z.string(), z.object({ calls: count, rate_limited: count })).exactOptional(),
   tally: tallySchema,
   /** Absent before the first commit. */
   timeline: timelineSchema.exactOptional(),
@@ -142,6 +144,7 @@ export const takenFrom = (summary: FinishedSummary, discarded?: Manifest | null)
     prompt_tokens: summary.details.state.prompt_tokens,
     completion_tokens: summary.details.state.completion_tokens,
   },
+  ...(summary.endpoints && { endpoints: callsOf(summary.endpoints) }),
   tally: summary.details.tally,
   timeline: summary.details.timeline,
   since: {
@@ -149,6 +152,11 @@ export const takenFrom = (summary: FinishedSummary, discarded?: Manifest | null)
     ...(summary.retried && { retried: summary.retried }),
   },
 });
+
+const callsOf = (endpoints: NonNullable<FinishedSummary['endpoints']>): Manifest['endpoints'] & object =>
+  Object.fromEntries(
+    Object.entries(endpoints).map(([name, { calls, rate_limited }]) => [name, { calls, rate_limited }]),
+  );
 
 /** For an output that was rewritten from the part file. */
 export function ofPartFile({ part, ...manifest }: Manifest): Manifest {

@@ -37,8 +37,8 @@ export function takenOver(outcome: CalledOutcome, origin: Origin): CalledOutcome
   return { ...unbilled(outcome), origin };
 }
 
-/** Without usage, attempts and origin, which belong to the called row. */
-function unbilled({ origin: _, ...outcome }: CalledOutcome): CalledOutcome {
+/** Without usage, attempts, endpoint and origin, which belong to the called row. */
+function unbilled({ origin: _, endpoint: __, ...outcome }: CalledOutcome): CalledOutcome {
   const free = { attempts: 0, latency_ms: null };
   if (outcome.status === 'failed') {
     const { completion: _, ...failed } = outcome;

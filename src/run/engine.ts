@@ -132,6 +132,10 @@ class Engine {
       }),
       (event) => event.type === 'pulse' && heartbeat.tell(event),
       (event) => event.type === 'call ended' && this.#local?.sender.called(event.status),
+      (event) =>
+        event.type === 'call ended' &&
+        event.endpoint !== undefined &&
+        committer.called(event.endpoint, event.status === '429'),
       (event) => context.onEvent?.(event),
     );
   }

@@ -303,6 +303,12 @@ function summaryParts(
     since: manifest.since,
     calls: manifest.calls,
     prices: settings.prices,
+    ...(settings.endpoints.length > 1 && {
+      byEndpoint: settings.endpoints.map(({ spec: { name }, prices }) => ({
+        ...{ name, prices, calls: 0, rate_limited: 0 },
+        ...manifest.endpoints?.[name],
+      })),
+    }),
     hasGold: settings.gold !== null,
     reuses: settings.reuse.dedupe || settings.reuse.onlyNew,
     details: {

@@ -21,6 +21,8 @@ export interface CallEnded {
   readonly rows: number;
   /** From 1. */
   readonly attempt: number;
+  /** Of a job with several. */
+  readonly endpoint?: string;
   /** HTTP status, or the error code when there was no response. */
   readonly status: string;
   readonly latency_ms: number;
@@ -30,6 +32,8 @@ type CallFor = Pick<CallEnded, 'run' | 'row' | 'rows' | 'attempt'>;
 
 /** What a process calls with. */
 export interface CallAccess extends ServiceAccess {
+  /** Name of the endpoint, where there are several. */
+  readonly endpoint?: string;
   readonly concurrency: number;
   readonly batcher: Batcher;
   readonly onCall: (call: CallEnded) => void;
@@ -133,7 +137,8 @@ export class Caller {
     request: ServiceRequest,
     isCounted: boolean,
   ): Promise<Exchange | null> {
-    const { keys, batcher, log, onCall } = this.access;
+    const { keys, batcher, log, onCall, endpoint: name } = this.access;
+    const named = name === undefined ? {} : { endpoint: name };
     let refusal: Exchange | null = null;
     for (let key = keys.current(); key !== null; key = keys.after(key)) {
       if (refusal !== null) batcher.count(of.run, 'retried');
@@ -151,7 +156,8 @@ export class Caller {
       }
       const status = exchange.kind === 'response' ? String(exchange.status) : exchange.code;
       const { run, row, rows, attempt } = of;
-      onCall({ type: 'call ended', run, row, rows, attempt, status, latency_ms: exchange.latency_ms });
+      const { latency_ms } = exchange;
+      onCall({ type: 'call ended', run, row, rows, attempt, ...named, status, latency_ms });
       if (exchange.kind === 'failure' || exchange.status !== 401) {
         if (exchange.kind === 'response' && exchange.status < 300) keys.took(key);
         return exchange;

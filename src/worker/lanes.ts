@@ -27,6 +27,8 @@ export interface CallContext extends Omit<CallAccess, keyof ServiceAccess> {
   readonly store: Store;
   /** Names the pace that all jobs share which call this deployment. */
   readonly queueOf: ReturnType<typeof queuesOf>;
+  /** Whether its calls tell which endpoint they are of. @default false */
+  readonly tellsEndpoint?: boolean;
   /** Most calls at once before the first are answered. @default `concurrency` */
   readonly unheard?: number;
   /** The limit shared by the lanes of the process. @default only `concurrency`, of each */
@@ -108,13 +110,16 @@ export class Lane {
     readonly route: Route,
     onPause: PacerParts['onPause'],
   ) {
-    const { store, concurrency, unheard = concurrency, log, slots } = context;
+    const { store, concurrency, unheard = concurrency, log, slots, tellsEndpoint } = context;
     const { name, address, keys, quota } = endpoint;
     this.name = name;
     this.#log = log;
     this.#keys = keys;
     this.#answered = answered;
-    this.caller = new Caller({ ...context, address, keys }, answered);
+    this.caller = new Caller(
+      { ...context, address, keys, ...(tellsEndpoint && { endpoint: name }) },
+      answered,
+    );
     this.estimate = new TokenEstimator(limits.token_estimate);
     this.limit = new FairLimit<Lane>(concurrency, route.line, this, () => route.mayTake(this));
     this.pacer = new Pacer({
@@ -406,7 +411,7 @@ export class Route {
     const { length } = endpoints;
     const most = context.concurrency - (length - 1) * Math.floor(context.concurrency / (2 * length));
     const unheard = Math.min(most, context.unheard ?? most);
-    const shared = { ...context, concurrency: most, unheard };
+    const shared = { ...context, concurrency: most, unheard, tellsEndpoint: length > 1 };
     this.lanes = mapped(endpoints, (endpoint) => new Lane(shared, endpoint, served, this, paused));
     this.#looking = endpoints.length === 1 ? null : setInterval(() => this.line.offer(), LOOK_MS).unref();
   }

@@ -299,7 +299,7 @@ export class Visit {
       fateOf(verdicts[i], row, { asking, attempt, hold: chunk.hold, elsewhere }),
     );
     this.#goOn(rows, fates, isDown, lane, elsewhere);
-    const settled = rows.map((row, i) => this.#settlement(row, this.#name, fates[i]));
+    const settled = rows.map((row, i) => this.#settlement(row, this.#name, at(fates[i], lane)));
     const billed = rows.reduce(
       (sum, { most }, i) => plus(sum, billedFor(verdicts[i], most, chunk.budget)),
       NO_TOKENS,
@@ -455,6 +455,12 @@ export class Visit {
   #nameOf(row: ChunkRow | undefined): string {
     return `${this.lease.chunk.run}:${row?.row}`;
   }
+}
+
+/** Names the endpoint where there are several. */
+function at(fate: Fate | undefined, { name, route }: Lane): Fate | undefined {
+  if (fate?.kind !== 'final' || route.lanes.length === 1) return fate;
+  return { ...fate, outcome: { ...fate.outcome, endpoint: name } };
 }
 
 /** A row of a run without a budget, or one that is only looked up. */

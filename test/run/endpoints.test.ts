@@ -1,0 +1,165 @@
+import { readFileSync } from 'node:fs';
+import { pino } from 'pino';
+import { afterAll, afterEach, describe, expect, it } from 'vitest';
+import { defineJob, run, type Summary } from '../../src/index.js';
+import { Workplace } from '../support/promptmill.js';
+import {
+  completionBody,
+  type Script,
+  type ScriptedService,
+  startScriptedService,
+} from '../support/scripted-service.js';
+
+const work = new Workplace();
+afterAll(() => work.remove());
+
+const echo: Script = ({ prompt }) => ({ json: completionBody({ text: ` ${prompt}` }) });
+const refused: Script = () => ({ status: 401, json: { error: { code: '401', message: 'no' } } });
+
+describe('a job with several endpoints', () => {
+  const services: ScriptedService[] = [];
+  afterEach(async () => {
+    for (const service of services.splice(0)) await service.close();
+  });
+  let names = 0;
+
+  /** A place for one job: its endpoints answer by these scripts. */
+  async function begin(
+    scripts: { west: Script; east: Script },
+    limits: object = {},
+    route: 'balance' | 'in_order' = 'balance',
+  ) {
+    const [west, east] = await Promise.all([
+      startScriptedService(scripts.west),
+      startScriptedService(scripts.east),
+    ]);
+    services.push(west, east);
+    const name = `job-${++names}`;
+    const output = work.path(`${name}.jsonl`);
+    const said: string[] = [];
+    const endpoint = (at: string, { url }: ScriptedService) => ({
+      ...{ name: at, base_url: url, deployment: `d-${at}`, key: `${at.toUpperCase()}_KEY` },
+      prices: { prompt: at === 'west' ? 1 : 10, completion: 0 },
+    });
+    const go = async (rows: number): Promise<Summary> => {
+      const job = defineJob({
+        name,
+        service: { endpoints: [endpoint('west', west), endpoint('east', east)], route },
+        prompt: '{{ id }}',
+        ...{ limits: { concurrency: 8, chunk_size: 10, ...limits } },
+      });
+      const { summary } = await run(job, {
+        rows: Array.from({ length: rows }, (_, i) => ({ id: i + 1 })),
+        output,
+        log: pino({ level: 'warn' }, { write: (line) => said.push(JSON.parse(line).msg) }),
+        env: {
+          ...{ WEST_KEY: 'key-of-west', EAST_KEY: 'key-of-east' },
+          PROMPTMILL_STATE_DIR: work.path(`state-${name}`),
+        },
+      });
+      return summary;
+    };
+    const records = () =>
+      readFileSync(output, 'utf8')
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line));
+    return { west, east, go, said, records };
+  }
+
+  it('has each row called once, by one of them, with its own key and deployment, and says by which', async () => {
+    const { west, east, go, records } = await begin({ west: echo, east: echo });
+    const summary = await go(100);
+    expect(summary).toMatchObject({ stopped: null, deployment: 'd-west, d-east', rows: { completed: 100 } });
+    expect(west.calls() + east.calls()).toBe(100);
+    expect(summary.calls).toMatchObject({ sent: 100, retried: 0, repeated: 0 });
+    for (const { service, name } of [
+      { service: west, name: 'west' },
+      { service: east, name: 'east' },
+    ]) {
+      const asked = service.requests.map(({ prompt }) => Number(prompt)).sort((a, b) => a - b);
+      const told = records().filter(({ endpoint }) => endpoint === name);
+      expect(told.map(({ row }) => row)).toEqual(asked);
+      expect(summary.endpoints?.[name]).toMatchObject({
+        calls: asked.length,
+        rows: asked.length,
+        rate_limited: 0,
+      });
+      expect(
+        service.requests.every(
+          ({ headers, url }) => headers['api-key'] === `key-of-${name}` && url.includes(`d-${name}/`),
+        ),
+      ).toBe(true);
+    }
+    const { west: w, east: e } = summary.endpoints ?? {};
+    expect(summary.cost).toBeCloseTo((w?.cost ?? 0) + (e?.cost ?? 0), 6);
+    expect(Object.keys(records()[0]).slice(-4)).toEqual(['attempts', 'latency_ms', 'endpoint', 'error']);
+  });
+
+  it('goes on without the one whose key is refused, and says so', async () => {
+    const { west, go, said, records } = await begin({ west: refused, east: echo });
+    const summary = await go(60);
+    expect(summary).toMatchObject({ stopped: null, rows: { completed: 60 }, calls: { repeated: 0 } });
+    expect(records().every(({ endpoint }) => endpoint === 'east')).toBe(true);
+    expect(said.filter((line) => line.startsWith('west: '))).toEqual([
+      'west: the service refuses every key (HTTP 401). Set WEST_KEY to a key of this resource, and check that its base_url is its address. The other endpoints go on.',
+    ]);
+    expect(west.calls()).toBeLessThan(10);
+  });
+
+  it('stops when all refuse, and the same command goes on', async () => {
+    let mended = false;
+    const script: Script = (request) => (mended ? echo(request) : refused(request));
+    const { west, east, go } = await begin({ west: script, east: script });
+    const stopped = await go(40);
+    expect(stopped.stopped).toMatch(/^unauthorized: west: .*WEST_KEY.* east: .*EAST_KEY/);
+    const before = west.calls() + east.calls();
+    mended = true;
+    expect(await go(40)).toMatchObject({ stopped: null, rows: { completed: 40 }, run: stopped.run });
+    expect(west.calls() + east.calls()).toBe(before + 40);
+  });
+
+  it('leaves one that is down to a probe now and then, and uses no attempt for its rows', async () => {
+    const { west, go, records } = await begin({ west: echo, east: echo }, { attempts: 1 });
+    await west.close();
+    const summary = await go(80);
+    expect(summary).toMatchObject({ stopped: null, rows: { completed: 80 }, calls: { repeated: 0 } });
+    expect(records().every(({ endpoint }) => endpoint === 'east')).toBe(true);
+  });
+
+  it('counts a row as possibly repeated whose call was lost, and which was called again', async () => {
+    const lost: Script = ({ count, prompt }) =>
+      count === 1 ? 'reset' : { json: completionBody({ text: prompt }) };
+    const { west, go } = await begin({ west: lost, east: echo }, {}, 'in_order');
+    const summary = await go(3);
+    expect(summary).toMatchObject({ stopped: null, rows: { completed: 3 }, calls: { sent: 6, repeated: 3 } });
+    expect(west.calls()).toBeGreaterThanOrEqual(3);
+  });
+
+  it('with `hold` makes such a call nowhere else', async () => {
+    const { west, east, go } = await begin(
+      { west: () => 'reset', east: echo },
+      { unknown_outcome: 'hold' },
+      'in_order',
+    );
+    const summary = await go(3);
+    expect(summary).toMatchObject({
+      rows: { failed: 3 },
+      errors: { outcome_unknown: 3 },
+      calls: { sent: 3 },
+    });
+    expect([west.calls(), east.calls()]).toEqual([3, 0]);
+  });
+
+  it('pauses only the one that has no quota left', async () => {
+    let calls = 0;
+    const limited: Script = (request) =>
+      ++calls > 5 ? { status: 429, headers: { 'retry-after': '600' }, json: {} } : echo(request);
+    const { go } = await begin({ west: limited, east: echo });
+    const summary = await go(100);
+    expect(summary).toMatchObject({ stopped: null, rows: { completed: 100 } });
+    expect(summary.endpoints?.['west']?.rows).toBe(5);
+    expect(summary.endpoints?.['west']?.rate_limited).toBe(summary.calls.rate_limited);
+    expect(summary.calls.rate_limited).toBeGreaterThan(0);
+  });
+});
