@@ -7,7 +7,8 @@ import { either } from '../core/errors.js';
 import { type Parameters, ROLES } from '../core/model.js';
 import { OUTPUT_ENDINGS } from '../output/format.js';
 import type { ReuseSettings } from '../prompt/reuse-keys.js';
-import { modelProblem } from '../service/catalogue.js';
+import { modelBehind, modelProblem } from '../service/catalogue.js';
+import type { EndpointSpec } from '../service/endpoint-spec.js';
 import { OPERATIONS, type Operation, operationOf } from '../service/operation.js';
 import {
   anyParametersSchema,
@@ -792,8 +793,8 @@ export const jobSchema = jobFileSchema.transform((file) => {
   const endpoints = endpointsOf(file);
   return {
     ...job,
-    /** What rows are made, counted and read for: all endpoints have its operation. */
-    endpoint: endpoints[0].spec,
+    /** What rows are made, counted and read for: all endpoints have its operation, and none a smaller context window. */
+    endpoint: endpoints.map(({ spec }) => spec).reduce(narrower),
     endpoints,
     route: service.route,
     input: {
@@ -856,6 +857,10 @@ export type Job = z.output<typeof jobSchema>;
 
 /** A job with its name (by default that of its file), and the file if it comes from one. */
 export type NamedJob = Job & { readonly name: string; readonly file?: string };
+
+const windowOf = (spec: EndpointSpec): number => modelBehind(spec)?.contextWindow ?? Number.POSITIVE_INFINITY;
+
+const narrower = (a: EndpointSpec, b: EndpointSpec): EndpointSpec => (windowOf(b) < windowOf(a) ? b : a);
 
 const sumOfAll = (quotas: readonly (number | null)[]): number | null =>
   quotas.reduce((sum, quota) => (sum === null || quota === null ? null : sum + quota));

@@ -79,6 +79,9 @@ export function summarySections(summary: Summary): Section[] {
         chapter: 'cost',
       },
     ),
+    section('endpoints', 'Endpoints', [figures(endpoints(summary), { said: 'by name' })], {
+      chapter: 'cost',
+    }),
     section('reused', 'Rows without a call', [figures(reused(summary))], { chapter: 'cost', in: ELSEWHERE }),
     section('latency', 'Latency', [figures(latencies(summary), { said: 'by name' })], { chapter: 'cost' }),
     section('duration', 'Duration', [text(durationText(summary))], { in: TERMINAL }),
@@ -228,6 +231,18 @@ function callTexts(summary: Summary): Block[] {
     text(repeated === 0 ? '' : `${count(repeated)} may have been paid for twice${money}`, { in: TERMINAL }),
   ];
 }
+
+/** Only of a job with several. */
+const endpoints = ({ endpoints: all = {} }: Summary): Figure[] =>
+  Object.entries(all).map(([name, { rows, calls, rate_limited: refused, usage, cost: price }]) => {
+    const parts = [
+      `${counted(rows, 'row')} of ${counted(calls, 'call')}`,
+      ...(refused === 0 ? [] : [`${count(refused)} rate limited`]),
+      counted(usage.total_tokens, 'token'),
+      ...(price === null ? [] : [`cost ${cost(price)}`]),
+    ];
+    return figure(name, parts.join(', '));
+  });
 
 /** `220 rows copied, 970 carried over: not called` */
 function reusedText({ copied, carried }: ReusedCounts): string {

@@ -54,6 +54,17 @@ interface Options extends Partial<TerminalOptions> {
   readonly resume?: string;
 }
 
+test('each of several endpoints has its rows, calls, tokens and money', () => {
+  const usage = { prompt_tokens: 500, completion_tokens: 20, total_tokens: 520 };
+  const endpoints = {
+    west: { calls: 810, rows: 800, usage, cost: 1.5, rate_limited: 6 },
+    east: { calls: 156, rows: 156, usage, cost: null, rate_limited: 0 },
+  };
+  const shown = render({ ...finished, endpoints }, { width: 120 });
+  expect(shown).toContain('west 800 rows of 810 calls, 6 rate limited, 520 tokens, cost 1.50');
+  expect(shown).toContain('east 156 rows of 156 calls, 520 tokens');
+});
+
 test('what may have been paid for again is told in answers and in money', () => {
   const repeated = { ...finished, calls: { ...finished.calls, repeated: 20 } };
   expect(render(repeated)).toContain(`\

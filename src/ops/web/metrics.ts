@@ -102,6 +102,14 @@ const OF_RUNS: Metrics<ToldRun> = {
     ({ calls }) => each(CALLS, calls),
     'what',
   ],
+  run_endpoint_calls_total: [
+    'Calls of a run, by endpoint; only of a job with several',
+    ({ endpoints = {} }) =>
+      Object.entries(endpoints)
+        .slice(0, MOST_STATUSES)
+        .map(([name, { calls }]) => [[cut(name)], calls]),
+    'endpoint',
+  ],
   run_input_rows: ['Rows of the input', ({ input }) => input.rows],
   run_known_rows: ['Rows whose outcome is known, on disk or in the ledger', ({ beat }) => beat.known],
   run_cost: ['Cost so far, in the currency of the prices of the job', ({ cost }) => cost],

@@ -3,6 +3,7 @@ import { isObject } from '../../core/json.js';
 import type { Parameters } from '../../core/model.js';
 import { isRepeatable } from '../../prompt/reuse-keys.js';
 import type { Encoding } from '../../prompt/tokens.js';
+import { deploymentsOf } from '../../service/endpoint-spec.js';
 import type { Inspected, RenderedPrompt } from './inspection.js';
 import { assumed, costRange, EXACT, type Quote, quote, type Range, totalTokens } from './quote.js';
 
@@ -10,6 +11,8 @@ import { assumed, costRange, EXACT, type Quote, quote, type Range, totalTokens }
 export interface CheckReport {
   readonly job: string;
   readonly deployment: string;
+  /** Only of a job with several, by name. `cost` and `time` are those of all together. */
+  readonly endpoints?: ReturnType<typeof quotedEndpoints>;
   readonly api_version: string;
   readonly input: { readonly path: string; readonly sha256: string; readonly rows: number };
   readonly rows: Inspected['rows'];
@@ -75,7 +78,16 @@ export interface CheckReport {
 
 type CheckedJob = Pick<
   Settings,
-  'job' | 'endpoint' | 'input' | 'prices' | 'parameters' | 'answer' | 'onInvalid' | 'reuse' | 'limits'
+  | 'job'
+  | 'endpoint'
+  | 'endpoints'
+  | 'input'
+  | 'prices'
+  | 'parameters'
+  | 'answer'
+  | 'onInvalid'
+  | 'reuse'
+  | 'limits'
 >;
 
 export interface Counting {
@@ -86,6 +98,19 @@ export interface Counting {
 
 /** Characters: many pages. */
 const LONGEST_SHOWN = 20_000;
+
+const quotedEndpoints = (endpoints: CheckedJob['endpoints']) =>
+  Object.fromEntries(
+    endpoints.map(({ spec: { name, deployment }, quota, prices }) => [
+      name,
+      {
+        deployment,
+        requests_per_minute: quota.requestsPerMinute,
+        tokens_per_minute: quota.tokensPerMinute,
+        prices,
+      },
+    ]),
+  );
 
 export function checkReport(
   settings: CheckedJob,
@@ -100,7 +125,7 @@ export function checkReport(
   counting: Counting,
   inspected: Inspected,
 ): CheckReport {
-  const { job, endpoint, input, prices, parameters, answer, onInvalid, reuse, limits } = settings;
+  const { job, endpoint, endpoints, input, prices, parameters, answer, onInvalid, reuse, limits } = settings;
   const { tokens, duplicates, first_prompt: first } = inspected;
   const spread = counting.assumed ? assumed(inspected.other_scripts) : EXACT;
   const { cacheable } = inspected;
@@ -110,13 +135,15 @@ export function checkReport(
     limits,
     prices,
     spread,
+    endpoints.map((each) => each.prices),
   );
   const { askAgain = 0, deployment = null } = onInvalid ?? {};
   const callsOfRow = askAgain + (deployment === null ? 0 : 1);
   const further = { most: inspected.rows.to_send * callsOfRow, ask_again: askAgain, deployment };
   return {
     job,
-    deployment: endpoint.deployment,
+    deployment: deploymentsOf(endpoints.map(({ spec }) => spec)),
+    ...(endpoints.length > 1 && { endpoints: quotedEndpoints(endpoints) }),
     api_version: endpoint.apiVersion,
     input: { path: input.path, sha256: surveyed.sha256, rows: surveyed.rows },
     rows: inspected.rows,

@@ -60,16 +60,21 @@ export interface Quote {
   readonly budget: readonly QuotedBudget[];
 }
 
-/** Time is computed from our own token count. @param spread of the prompts. @default EXACT */
+/**
+ * Time is computed from our own token count.
+ * @param spread of the prompts. @default EXACT
+ * @param routes prices of all endpoints: any may take every row. @default those of one
+ */
 export function quote(
   tokens: TokenSums,
   requests: number,
   limits: QuoteLimits,
   prices: Prices | null,
   spread: Range = EXACT,
+  routes: readonly (Prices | null)[] = [prices],
 ): Quote {
   const total = totalTokens(tokens, spread);
-  const cost = costRange(tokens, prices, spread);
+  const cost = overRoutes(routes.map((each) => costRange(tokens, each, spread)));
   const time = quotedTime(totalTokens(tokens, EXACT).most, requests, limits);
   return {
     completion_tokens: { least: 0, most: tokens.most_completion_tokens },
@@ -91,6 +96,10 @@ export function totalTokens(
 ): Range {
   return { least: Math.floor(prompt * spread.least), most: Math.ceil(prompt * spread.most) + completion };
 }
+
+/** `null` when it is unknown for one. */
+const overRoutes = (costs: readonly (Range | null)[]): Range | null =>
+  costs.reduce((a, b) => a && b && { least: Math.min(a.least, b.least), most: Math.max(a.most, b.most) });
 
 /** `null` without prices. */
 export function costRange(tokens: TokenSums, prices: Prices | null, spread: Range): Range | null {

@@ -35,6 +35,14 @@ describe('tokens and money', () => {
     expect(assumed(1)).toEqual({ least: 0.75 - 0.45, most: 2.25 });
   });
 
+  it('are the range over all endpoints, of which any may take every row', () => {
+    const dear = { prompt: 0.003, completion: 0.004 };
+    const over = (...routes: readonly (typeof PRICES | null)[]) =>
+      quote(TOKENS, 600, NO_LIMITS, PRICES, undefined, routes).cost;
+    expect(over(PRICES, dear)).toEqual({ least: 0.09, most: 0.204 });
+    expect(over(PRICES, null)).toBe(null);
+  });
+
   it('no money is quoted without prices', () => {
     expect(quoted({}).cost).toBe(null);
   });
