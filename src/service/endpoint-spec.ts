@@ -4,7 +4,7 @@ import { OPERATION_NAMES } from './operation.js';
 /** An endpoint as the job has it; address and keys come from the worker. Queue entries use these names. */
 export const endpointSpecSchema = z.strictObject({
   /** Unique in its job. The only endpoint of a job has the name of its deployment. */
-  name: z.string().min(1).max(200),
+  name: z.string().min(1),
   operation: z.enum(OPERATION_NAMES),
   deployment: z.string().min(1),
   /** Model id, when the job names one; for counting tokens. */

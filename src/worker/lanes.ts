@@ -402,23 +402,27 @@ export class Route {
     context: CallContext,
     endpoints: Several<ServedEndpoint>,
     private readonly served: Pick<Served, 'limits' | 'answered' | 'route'>,
-    onPause: PacerParts['onPause'],
+    private readonly onPause: PacerParts['onPause'],
   ) {
-    const paused = async (): Promise<void> => {
-      if (this.waitingMs > 0) await onPause(this.waitingMs);
-    };
     // Whatever one of them does with its calls, the others have some left.
     const { length } = endpoints;
     const most = context.concurrency - (length - 1) * Math.floor(context.concurrency / (2 * length));
     const unheard = Math.min(most, context.unheard ?? most);
     const shared = { ...context, concurrency: most, unheard, tellsEndpoint: length > 1 };
-    this.lanes = mapped(endpoints, (endpoint) => new Lane(shared, endpoint, served, this, paused));
+    this.lanes = mapped(
+      endpoints,
+      (endpoint) => new Lane(shared, endpoint, served, this, () => this.#paused()),
+    );
     this.#looking = endpoints.length === 1 ? null : setInterval(() => this.line.offer(), LOOK_MS).unref();
   }
 
   /** How long no lane may call, in ms; 0 when one may. */
   get waitingMs(): number {
     return this.#going.length === 0 ? 0 : Math.min(...this.#going.map(({ gate }) => gate.waitingMs));
+  }
+
+  async #paused(): Promise<void> {
+    if (this.waitingMs > 0) await this.onPause(this.waitingMs);
   }
 
   get #going(): readonly Lane[] {
@@ -457,7 +461,11 @@ export class Route {
   stop(lane: Lane, problem: Problem): Problem | null {
     if (this.lanes.length === 1) return problem;
     lane.stop(ofEndpoint(problem));
-    if (this.#going.length > 0) return null;
+    if (this.#going.length > 0) {
+      // The others may be in a pause, which was none of the whole queue so far.
+      void this.#paused();
+      return null;
+    }
     const messages = this.lanes.map(({ name, stopped }) => `${name}: ${stopped?.message}`);
     return { ...problem, message: messages.join(' ') };
   }

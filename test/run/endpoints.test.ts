@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { pino } from 'pino';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
-import { defineJob, run, type Summary } from '../../src/index.js';
+import { defineJob, retry, run, type Summary } from '../../src/index.js';
 import { Workplace } from '../support/promptmill.js';
 import {
   completionBody,
@@ -41,6 +41,12 @@ describe('a job with several endpoints', () => {
       ...{ name: at, base_url: url, deployment: `d-${at}`, key: `${at.toUpperCase()}_KEY` },
       prices: { prompt: at === 'west' ? 1 : 10, completion: 0 },
     });
+    const log = pino({ level: 'warn' }, { write: (line) => said.push(JSON.parse(line).msg) });
+    const env = {
+      ...{ WEST_KEY: 'key-of-west', EAST_KEY: 'key-of-east' },
+      PROMPTMILL_STATE_DIR: work.path(`state-${name}`),
+    };
+    let last: Parameters<typeof retry>[1];
     const go = async (rows: number): Promise<Summary> => {
       const job = defineJob({
         name,
@@ -48,23 +54,17 @@ describe('a job with several endpoints', () => {
         prompt: '{{ id }}',
         ...{ limits: { concurrency: 8, chunk_size: 10, ...limits } },
       });
-      const { summary } = await run(job, {
-        rows: Array.from({ length: rows }, (_, i) => ({ id: i + 1 })),
-        output,
-        log: pino({ level: 'warn' }, { write: (line) => said.push(JSON.parse(line).msg) }),
-        env: {
-          ...{ WEST_KEY: 'key-of-west', EAST_KEY: 'key-of-east' },
-          PROMPTMILL_STATE_DIR: work.path(`state-${name}`),
-        },
-      });
-      return summary;
+      const all = Array.from({ length: rows }, (_, i) => ({ id: i + 1 }));
+      last = { job, rows: all, log, env };
+      return (await run(job, { rows: all, output, log, env })).summary;
     };
+    const retryIn = () => retry(output, last);
     const records = () =>
       readFileSync(output, 'utf8')
         .trimEnd()
         .split('\n')
         .map((line) => JSON.parse(line));
-    return { west, east, go, said, records };
+    return { west, east, go, retryIn, said, records };
   }
 
   it('has each row called once, by one of them, with its own key and deployment, and says by which', async () => {
@@ -161,5 +161,57 @@ describe('a job with several endpoints', () => {
     expect(summary.endpoints?.['west']?.rows).toBe(5);
     expect(summary.endpoints?.['west']?.rate_limited).toBe(summary.calls.rate_limited);
     expect(summary.calls.rate_limited).toBeGreaterThan(0);
+  });
+
+  it('asks one of them again for rows that failed, and adds up what each has cost', async () => {
+    let mended = false;
+    const bad: Script = (request) =>
+      mended ? echo(request) : { status: 400, json: { error: { code: 'bad', message: 'no' } } };
+    const { go, retryIn, records } = await begin({ west: bad, east: echo });
+    const first = await go(30);
+    expect(first.rows.failed).toBeGreaterThan(0);
+    mended = true;
+    const { summary } = await retryIn();
+    expect(summary.rows).toMatchObject({ completed: 30, failed: 0 });
+    const { west, east } = summary.endpoints ?? {};
+    expect((west?.rows ?? 0) + (east?.rows ?? 0)).toBe(30);
+    expect((west?.calls ?? 0) + (east?.calls ?? 0)).toBe(summary.calls.sent);
+    const byName = records().map(({ endpoint }) => endpoint);
+    expect(byName.every((name) => name === 'west' || name === 'east')).toBe(true);
+  });
+});
+
+describe('a job with one endpoint', () => {
+  it('tells nothing of endpoints, and asks the other deployment last', async () => {
+    const service = await startScriptedService(({ prompt, url }) => ({
+      json: completionBody({ text: url.includes('larger') || Number(prompt) % 5 > 0 ? ' yes' : ' maybe' }),
+    }));
+    const job = defineJob({
+      service: { deployment: 'small' },
+      prompt: '{{ id }}',
+      answer: { labels: ['yes', 'no'], on_invalid: { deployment: 'larger' } },
+      limits: { concurrency: 4 },
+    });
+    const output = work.path('one.csv');
+    const { summary } = await run(job, {
+      rows: Array.from({ length: 20 }, (_, i) => ({ id: i + 1 })),
+      output,
+      env: {
+        ...{ PROMPTMILL_BASE_URL: service.url, PROMPTMILL_API_KEY: 'a-key-for-tests-only' },
+        PROMPTMILL_STATE_DIR: work.path('state-one'),
+      },
+    });
+    await service.close();
+    expect(summary).toMatchObject({
+      ...{ deployment: 'small', stopped: null, calls: { sent: 24 } },
+      answer_sources: { read: 16, escalated: 4 },
+    });
+    expect(summary).not.toHaveProperty('endpoints');
+    expect(readFileSync(output, 'utf8').split('\n', 1)[0]).not.toContain('endpoint');
+    const details = JSON.parse(readFileSync(work.path('one.summary.json'), 'utf8')).details;
+    expect(JSON.parse(details.settings.service)).toEqual({
+      ...{ operation: 'completions', deployment: 'small' },
+      ...{ apiVersion: '2023-09-15-preview', style: 'deployments' },
+    });
   });
 });

@@ -1,5 +1,6 @@
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { steadyNow } from '../../src/core/clock.js';
 import { queuesOf } from '../../src/queue/names.js';
 import type { ServedEndpoint } from '../../src/service/endpoint.js';
 import type { Several } from '../../src/service/endpoint-spec.js';
@@ -12,7 +13,7 @@ import { servedEndpoint } from '../support/served-endpoint.js';
 /** Of a store, only what the pace needs. */
 function memory(): Store {
   const texts = new Map<string, string>();
-  const cell = (text: string | null, written: boolean): Cell => ({ text, written, now: performance.now() });
+  const cell = (text: string | null, written: boolean): Cell => ({ text, written, now: steadyNow() });
   const keyValue = {
     get: async (_: string, name: string) => cell(texts.get(name) ?? null, false),
     swap: async (_: string, name: string, before: string | null, after: string) => {
@@ -166,6 +167,15 @@ describe('a route to several endpoints', () => {
       code: 'forbidden',
       message: 'west: it refuses its base_url. east: no such deployment.',
     });
+  });
+
+  it('has a pause when the only other one is put aside', async () => {
+    const { route, pauses } = begin([at('west'), at('east')]);
+    const [west, east] = route.lanes;
+    await east?.pacer.pause(10_000);
+    expect(pauses).toEqual([]);
+    expect(route.stop(west, REFUSED)).toBeNull();
+    expect(pauses).toEqual([10_000]);
   });
 
   it('does not try one again whose key was revoked', async () => {
