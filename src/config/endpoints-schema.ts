@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { CALLABLE_MODEL_IDS, CALLABLE_MODELS } from '../service/catalogue.js';
 import { baseProblem, withoutSecrets } from '../service/endpoint.js';
-import { type EndpointSpec, endpointSpecSchema, type Several } from '../service/endpoint-spec.js';
+import { type EndpointSpec, endpointSpecSchema, mapped, type Several } from '../service/endpoint-spec.js';
 import { operationOf } from '../service/operation.js';
 import { price, whole } from './numbers.js';
 import { problem } from './on-invalid-schema.js';
@@ -12,11 +12,13 @@ const modelSchema = z
   .enum(CALLABLE_MODEL_IDS, `must be ${CALLABLE_MODELS}, or be left away for any other`)
   .optional();
 
+const API_VERSION = '2023-09-15-preview';
+
 /** What one endpoint has, beside others or alone. */
 export const endpointFields = {
   operation: endpointSpecSchema.shape.operation.default('completions'),
   model: modelSchema,
-  api_version: text.default('2023-09-15-preview'),
+  api_version: text.default(API_VERSION),
   style: endpointSpecSchema.shape.style.default('deployments'),
 };
 
@@ -115,75 +117,55 @@ interface EndpointParts {
 
 /** `service.deployment` is a list of one. */
 export function endpointsOf({ service, limits }: EndpointParts): Several<JobEndpoint> {
-  const { endpoints, deployment = '', ...one } = service;
-  const timeoutMs = limits.timeout_seconds * 1000;
-  const jobEndpoint = (
-    each: typeof one & { deployment: string; name: string },
-    quota: { requests_per_minute?: number | undefined; tokens_per_minute?: number | undefined },
-    own: Pick<JobEndpoint, 'baseUrl' | 'key' | 'prices'>,
-  ): JobEndpoint => ({
-    spec: {
-      ...{ name: each.name, operation: each.operation, deployment: each.deployment },
-      ...(each.model !== undefined && { model: each.model }),
-      ...{ apiVersion: each.api_version, style: each.style, timeoutMs },
-    },
-    quota: {
-      requestsPerMinute: quota.requests_per_minute ?? null,
-      tokensPerMinute: quota.tokens_per_minute ?? null,
-    },
-    ...own,
+  const { deployment = '' } = service;
+  const one = { ...service, ...limits, deployment, name: deployment };
+  const [first = { ...one, base_url: null, key: null, prices: undefined }, ...others] =
+    service.endpoints ?? [];
+  return mapped([first, ...others], ({ name, operation, model, style, ...each }): JobEndpoint => {
+    const { base_url: baseUrl, key, prices = null, requests_per_minute, tokens_per_minute } = each;
+    const at = { apiVersion: each.api_version, style, timeoutMs: limits.timeout_seconds * 1000 };
+    const spec = {
+      name,
+      operation,
+      deployment: each.deployment,
+      ...(model !== undefined && { model }),
+      ...at,
+    };
+    const quota = {
+      requestsPerMinute: requests_per_minute ?? null,
+      tokensPerMinute: tokens_per_minute ?? null,
+    };
+    return { spec, baseUrl, key, quota, prices };
   });
-  const [first, ...others] = (endpoints ?? []).map(({ base_url: baseUrl, key, prices = null, ...each }) =>
-    jobEndpoint({ ...one, ...each }, each, { baseUrl, key, prices }),
-  );
-  if (first !== undefined) return [first, ...others];
-  const given = { baseUrl: null, key: null, prices: null };
-  return [jobEndpoint({ ...one, name: deployment, deployment }, limits, given)];
 }
 
-const ELSEWHERE = 'cannot stand beside service.endpoints: write it at each of them';
-
 export function endpointProblems({ service, limits, answer }: EndpointParts) {
-  const { endpoints, deployment } = service;
-  if (endpoints === undefined) {
-    const { route } = service;
-    return route === 'balance' ? [] : [problem('service.route', 'needs service.endpoints', route)];
-  }
-  const beside = {
-    'service.deployment': deployment,
-    'service.model': service.model,
-    'service.operation': service.operation === 'completions' ? undefined : service.operation,
-    'service.style': service.style === 'deployments' ? undefined : service.style,
-    'service.api_version': service.api_version === '2023-09-15-preview' ? undefined : service.api_version,
-    'limits.requests_per_minute': limits.requests_per_minute,
-    'limits.tokens_per_minute': limits.tokens_per_minute,
-  };
-  const cost = limits.budget?.cost;
-  const priced = new Set(endpoints.map(({ prices }) => JSON.stringify(prices)));
-  const other = answer?.on_invalid?.deployment;
+  const { endpoints } = service;
+  const where = (message: string, fields: { readonly [field: string]: unknown }) =>
+    Object.entries(fields).flatMap(([field, input]) =>
+      input === undefined ? [] : [problem(field, message, input)],
+    );
+  const unless = <T>(usual: T, given: T): T | undefined => (given === usual ? undefined : given);
+  if (endpoints === undefined)
+    return where('needs service.endpoints', { 'service.route': unless('balance', service.route) });
+  const areOfOnePrice = new Set(endpoints.map(({ prices }) => JSON.stringify(prices))).size === 1;
   return [
-    ...Object.entries(beside).flatMap(([field, input]) =>
-      input === undefined ? [] : [problem(field, ELSEWHERE, input)],
-    ),
+    ...where('cannot stand beside service.endpoints: write it at each of them', {
+      'service.deployment': service.deployment,
+      'service.model': service.model,
+      'service.operation': unless('completions', service.operation),
+      'service.style': unless('deployments', service.style),
+      'service.api_version': unless(API_VERSION, service.api_version),
+      'limits.requests_per_minute': limits.requests_per_minute,
+      'limits.tokens_per_minute': limits.tokens_per_minute,
+    }),
+    ...where('cannot stand beside service.endpoints: take it out', {
+      'answer.on_invalid.deployment': answer?.on_invalid?.deployment,
+    }),
+    ...where('cannot be kept with endpoints of different prices: use limits.budget.tokens', {
+      'limits.budget.cost': areOfOnePrice ? undefined : limits.budget?.cost,
+    }),
     ...endpoints.flatMap((each, i) => ofOne(each, i, endpoints)),
-    ...(cost === undefined || priced.size === 1
-      ? []
-      : [
-          problem(
-            'limits.budget.cost',
-            'cannot be kept with endpoints of different prices: use limits.budget.tokens',
-            cost,
-          ),
-        ]),
-    ...(other === undefined
-      ? []
-      : [
-          problem(
-            'answer.on_invalid.deployment',
-            'cannot stand beside service.endpoints: take it out',
-            other,
-          ),
-        ]),
   ];
 }
 

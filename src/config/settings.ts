@@ -50,6 +50,10 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
   const usualOutput = defaultOutput(name, format, inputPath);
   const outputPath = placeFor(flags.output ?? output.path ?? usualOutput, flags);
   const namedOutput = output.path === undefined || output.path === '-' ? usualOutput : output.path;
+  const endpoints = mapped(job.endpoints, (each) => ({
+    ...each,
+    prices: each.prices ?? pricesOf({ ...job, endpoint: each.spec }),
+  }));
   return Object.freeze({
     ...said,
     job: name,
@@ -77,12 +81,9 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
       unheard,
       chunkSize: limits.chunkSize ?? chunkSize(unheard, limits.promptsPerRequest),
     }),
-    prices: job.endpoints[0].prices ?? pricesOf(job),
-    /** Each with its prices; null for a job without. */
-    endpoints: mapped(job.endpoints, (each) => ({
-      ...each,
-      prices: each.prices ?? pricesOf({ ...job, endpoint: each.spec }),
-    })),
+    /** Null for a job without, and where those of its endpoints differ. */
+    prices: isOneFor(endpoints) ? endpoints[0].prices : null,
+    endpoints,
     queue: flags.queue ?? env.queue,
     stateDir: env.stateDir,
     logLevel: logLevelOf(flags.logLevel ?? env.logLevel),
@@ -99,6 +100,9 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
     retry: flags.retry ?? null,
   });
 }
+
+const isOneFor = (endpoints: readonly { readonly prices: unknown }[]): boolean =>
+  new Set(endpoints.map(({ prices }) => JSON.stringify(prices))).size === 1;
 
 /**
  * Whole requests, as many as are called at once, at most about 100 rows. A larger chunk costs less in the

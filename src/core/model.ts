@@ -24,9 +24,11 @@
  * - **canary**: the first rows, sent before the others: when their answers are not good enough, the run stops.
  * - **heartbeat**, or beat: the state that a run or a worker reports about once a second.
  * - **board**: where the store keeps heartbeats and paces, as named texts.
- * - **deployment**: the named model behind an endpoint; the unit of quota, so also the unit of queue.
- * - **lane**: what calls one deployment, and decides when it may be called.
- * - **permit**: the right to make one call at one moment; all workers of a queue share one line of permits.
+ * - **deployment**: the named model behind an endpoint; the unit of quota.
+ * - **endpoint**: an address with its deployment, keys, quota and prices; a job has one or several, and its queue is theirs.
+ * - **lane**: what calls one endpoint, and decides when it may be called.
+ * - **route**: the lanes that take rows from one line.
+ * - **permit**: the right to make one call at one moment; all workers share one line of permits per deployment.
  */
 
 /** A JSON value. */

@@ -146,7 +146,7 @@ export const TOLD: readonly Column[] = [
 ];
 
 /** If the job has several endpoints. */
-export const ENDPOINT: Column = {
+const ENDPOINT: Column = {
   name: 'endpoint',
   part: 'endpoint',
   value: ({ outcome }) => ('endpoint' in outcome ? (outcome.endpoint ?? null) : null),

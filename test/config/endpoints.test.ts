@@ -61,7 +61,7 @@ describe('several endpoints', () => {
       ],
     ]);
     expect(limits.requestsPerMinute, 'known for all only').toBeNull();
-    expect(prices).toEqual({ prompt: 3, completion: 4 });
+    expect(prices, 'not the same for all').toBeNull();
   });
 
   it('have a quota that is the sum of theirs', () => {

@@ -101,10 +101,10 @@ const LONGEST_SHOWN = 20_000;
 
 const quotedEndpoints = (endpoints: CheckedJob['endpoints']) =>
   Object.fromEntries(
-    endpoints.map(({ spec: { name, deployment }, quota, prices }) => [
-      name,
+    endpoints.map(({ spec, quota, prices }) => [
+      spec.name,
       {
-        deployment,
+        deployment: spec.deployment,
         requests_per_minute: quota.requestsPerMinute,
         tokens_per_minute: quota.tokensPerMinute,
         prices,
