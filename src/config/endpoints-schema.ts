@@ -184,7 +184,14 @@ function ofOne(
       ? []
       : [at('name', 'must be another than that of an earlier endpoint', name)]),
     // The address may hold a password.
-    ...(address === null ? [] : [at('base_url', `${address}, got ${withoutSecrets(url)}`)]),
+    ...(address === null
+      ? []
+      : [
+          at(
+            'base_url',
+            `${address}, got ${withoutSecrets(url)}: give the address alone, such as https://a.example`,
+          ),
+        ]),
     ...(spec.operation === first.operation
       ? []
       : [at('operation', `must be that of the first endpoint, ${operationOf(first).name}`, spec.operation)]),

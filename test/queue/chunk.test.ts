@@ -34,6 +34,15 @@ it.each([
   expect(decodeChunk(JSON.parse(JSON.stringify(encodeChunk(ours))))).toEqual(ours);
 });
 
+it('a queue entry has all endpoints of its run, of one operation', () => {
+  const [one] = chunk().endpoints;
+  const both = { ...chunk(), endpoints: [one, { ...one, name: 'e', deployment: 'e' }] } as const;
+  expect(decodeChunk(encodeChunk(both))).toEqual(both);
+  const mixed = { ...both, endpoints: [one, { ...one, name: 'e', operation: 'chat' }] } as const;
+  expect(decodeChunk(encodeChunk(mixed))).toBeNull();
+  expect(decodeChunk(encodeChunk({ ...chunk(), endpoints: [] as never }))).toBeNull();
+});
+
 it('fault 8: no text of a queue entry has a NUL or half of a character in it', () => {
   const rows = [{ row: 21, prompt: '\0 \ud800', parameters: null }];
   const whole = encodeChunk({ ...chunk(), rows });

@@ -163,6 +163,27 @@ describe('a job with several endpoints', () => {
     expect(summary.calls.rate_limited).toBeGreaterThan(0);
   });
 
+  it('is rehearsed without their keys, in a file of its own', async () => {
+    const keyed = (name: string, deployment: string) => ({
+      ...{ name, deployment, base_url: 'https://nowhere.example', key: 'NO_SUCH_KEY' },
+    });
+    const job = defineJob({
+      name: 'rehearsed',
+      service: { endpoints: [keyed('west', 'lm-35-turbo-instruct'), keyed('east', 'text-davinci-003')] },
+      prompt: 'one of a or b: {{ id }}',
+    });
+    const rows = Array.from({ length: 20 }, (_, id) => ({ id }));
+    const env = { PROMPTMILL_STATE_DIR: work.path('state-rehearsed') };
+    const output = work.path('rehearsed.jsonl');
+    const { summary } = await run(job, { rows, output, emulate: true, env });
+    expect(summary).toMatchObject({ emulated: true, stopped: null, rows: { total: 20, failed: 0 } });
+    const { west, east } = summary.endpoints ?? {};
+    expect((west?.rows ?? 0) + (east?.rows ?? 0)).toBe(20);
+    await expect(run(job, { rows, output: work.path('real.jsonl'), env })).rejects.toThrow(
+      'NO_SUCH_KEY is not set',
+    );
+  });
+
   it('asks one of them again for rows that failed, and adds up what each has cost', async () => {
     let mended = false;
     const bad: Script = (request) =>
