@@ -409,10 +409,8 @@ export class Route {
     const most = context.concurrency - (length - 1) * Math.floor(context.concurrency / (2 * length));
     const unheard = Math.min(most, context.unheard ?? most);
     const shared = { ...context, concurrency: most, unheard, tellsEndpoint: length > 1 };
-    this.lanes = mapped(
-      endpoints,
-      (endpoint) => new Lane(shared, endpoint, served, this, () => this.#paused()),
-    );
+    const paused = (): Promise<void> => this.#paused();
+    this.lanes = mapped(endpoints, (endpoint) => new Lane(shared, endpoint, served, this, paused));
     this.#looking = endpoints.length === 1 ? null : setInterval(() => this.line.offer(), LOOK_MS).unref();
   }
 
@@ -501,7 +499,7 @@ export class Lanes {
   }
 
   get all(): readonly Lane[] {
-    return [this.own, ...this.#others.values()].flatMap(({ lanes }) => lanes);
+    return [...this.own.lanes, ...this.others];
   }
 
   get others(): readonly Lane[] {

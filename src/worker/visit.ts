@@ -333,10 +333,7 @@ export class Visit {
     if (failed.length === 0) return;
     if (isDown) {
       // In an outage a failure uses no attempt.
-      this.#wait(
-        lane,
-        failed.map(({ row }) => row),
-      );
+      for (const { row } of failed) this.#wait(lane, [row]);
       this.#countRetries(failed, 1);
       return;
     }
