@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import {
@@ -475,6 +476,24 @@ describe('the chat operation', () => {
     expect(ended.stderr.replace(/\s+/g, ' ')).toContain(
       'write answer.votes: 5 in place of answer.confidence',
     );
+  });
+
+  it('answers the sample job', async () => {
+    for (const file of ['jobs/chat.yaml', 'samples/reviews.csv']) work.write(file, readFileSync(file));
+    const answer = { sentiment: 'positive', topic: 'price', would_buy_again: null };
+    script = () => ({ json: chatBody({ content: JSON.stringify(answer), cached_tokens: 5 }) });
+    const ended = await work.call(['run', 'jobs/chat.yaml', '--limit', '12'], {
+      PROMPTMILL_BASE_URL: service.url,
+      ...store(),
+    });
+    expect(ended.code, ended.stderr).toBe(0);
+    expect(bodies()[0]).toMatchObject({
+      messages: [{ role: 'system' }, { role: 'user', content: expect.stringContaining('Review: ') }],
+      response_format: { json_schema: { strict: true } },
+    });
+    expect(work.records('out/facts.csv')[0]).toMatchObject({
+      ...{ status: 'completed', sentiment: 'positive', topic: 'price', cached_tokens: '5', refusal: '' },
+    });
   });
 
   const check = async (job: object) => {
