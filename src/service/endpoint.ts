@@ -143,7 +143,7 @@ function encodedFields(
   for (const [name, value] of Object.entries(parameters))
     if (name !== 'extra_body' && (isHosted || value !== null)) sent[name] = wellFormed(value);
   if (isNewer || isNewlyNamed(parameters)) {
-    sent['max_completion_tokens'] = sent['max_tokens'];
+    sent['max_completion_tokens'] = sent['max_tokens'] ?? parameters.max_completion_tokens;
     delete sent['max_tokens'];
   }
   // Some servers accept `stop` only as a list.

@@ -375,7 +375,7 @@ export function readError(status: number, body: string): ServiceError {
   const parsed = parseJson(body);
   const root = isObject(parsed) ? parsed : {};
   const error = isObject(root['error']) ? root['error'] : root;
-  const inner = error['innererror'];
+  const inner = error['innererror'] ?? error['inner_error'];
   return {
     status,
     code: codeText(error['code']),
