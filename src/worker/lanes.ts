@@ -23,7 +23,7 @@ export interface CallContext extends CallAccess {
   readonly store: Store;
   readonly queueOf: (deployment: string) => string;
   /** Most calls at once before the first are answered. @default `concurrency` */
-  readonly unheard?: number;
+  readonly untilAnswered?: number;
   /** The limit shared by the lanes of the process. @default only `concurrency`, of each */
   readonly slots?: LimitFunction;
 }
@@ -82,7 +82,7 @@ export class Lane {
     { queue, deployment, limits, answered }: QueueDemand,
     onPause: PacerParts['onPause'],
   ) {
-    const { store, concurrency, unheard = concurrency, log, slots } = context;
+    const { store, concurrency, untilAnswered = concurrency, log, slots } = context;
     this.deployment = deployment;
     this.#log = log;
     this.#answered = answered;
@@ -94,7 +94,7 @@ export class Lane {
       queue,
       limits: { requestsPerMinute: limits.requests_per_minute, tokensPerMinute: limits.tokens_per_minute },
       ceiling: concurrency,
-      unheard,
+      untilAnswered,
       underWay: () => this.gate.calls,
       onConcurrency: (most) => {
         this.limit.concurrency = most;

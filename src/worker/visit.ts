@@ -224,7 +224,8 @@ export class Visit {
   #prefetch(rows: readonly ChunkRow[], { gate, limit }: Lane): PrefetchedGrant | null {
     const { hold, budget } = this.lease.chunk;
     if (hold || budget !== null || !gate.isOpen || this.#isOver()) return null;
-    return this.host.batcher.prefetch(this.#reservation(rows.map(unpriced), false), () => limit.prepare());
+    const reservation = this.#reservation(rows.map(unpriced), false);
+    return this.host.batcher.prefetch(reservation, limit.concurrency, () => limit.prepare());
   }
 
   /**

@@ -68,7 +68,7 @@ export function startWorkerProcess(options: WorkerProcessOptions): Child {
       keys: new KeyRing(['a-key-for-tests-only']),
       store,
       concurrency: ${concurrency},
-      batcher: new Batcher(store.ledger, log, ${concurrency}),
+      batcher: new Batcher(store.ledger, log),
       name: 'without-a-heartbeat',
       queueOf: (name) => queueName(name, address.baseUrl + '/' + address.segment),
       onCall: () => {},
