@@ -187,7 +187,9 @@ function usefulFirst(choices: readonly Obj[], operation: Operation): readonly Ob
   if (choices.length === 1) return choices;
   const isFiltered = (choice: Obj): boolean =>
     isBlocked(stringOr(choice['finish_reason']), resultsIn(choice));
-  const useful = choices.filter((choice) => operation.text(choice) !== null && !isFiltered(choice));
+  const isAnswer = (choice: Obj): boolean =>
+    operation.text(choice) !== null && operation.refusal(choice) === null && operation.spent(choice) === null;
+  const useful = choices.filter((choice) => isAnswer(choice) && !isFiltered(choice));
   return useful.length > 0 ? useful : [choices.find(isFiltered) ?? choices[0] ?? {}];
 }
 

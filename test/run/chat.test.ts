@@ -447,17 +447,21 @@ describe('the chat operation', () => {
     expect(work.records('out.csv')).toMatchObject([{ answer: '', confidence: '0.7', abstained: 'true' }]);
   });
 
-  it('has several choices vote', async () => {
+  it('has several choices vote, and a refusal or a text that was used up is no vote', async () => {
     script = () => {
       const body = chatBody();
-      const texts = ['positive', 'negative', 'positive'];
-      const choices = texts.map((content, index) => ({ ...body.choices[0], index, message: { content } }));
+      const bodies = [
+        chatBody({ content: '', finish_reason: 'length' }),
+        chatBody({ content: '', refusal: 'No.' }),
+        ...['positive', 'negative', 'positive'].map((content) => chatBody({ content })),
+      ];
+      const choices = bodies.map(({ choices: [choice] }, index) => ({ ...choice, index }));
       return { json: { ...body, choices } };
     };
-    const ended = await run({ answer: { ...LABELS, votes: 3 } }, '--limit', '1');
+    const ended = await run({ answer: { ...LABELS, votes: 5 } }, '--limit', '1');
     expect(ended.code, ended.stderr).toBe(0);
-    expect(bodies()[0]).toMatchObject({ n: 3 });
-    expect(work.records('out.csv')).toMatchObject([{ answer: 'positive', confidence: '0.666667' }]);
+    expect(bodies()[0]).toMatchObject({ n: 5 });
+    expect(work.records('out.csv')).toMatchObject([{ answer: 'positive', confidence: '0.4', refusal: '' }]);
   });
 
   it.each(['temperature', 'logprobs'])('says votes where a reasoning model refuses %s', async (field) => {
