@@ -40,14 +40,14 @@ export async function extendOutput(settings: Settings, context: OfflineContext):
 }
 
 /** @throws UsageError when the output of the job cannot be extended, whatever its input */
-function assertExtendable({ answer, input, output, reuse, overwrite }: Settings): void {
+function assertExtendable({ answer, input, output, reuse, overwrite, restart }: Settings): void {
   const refuse = (code: 'bad_options' | 'not_extendable', message: string, hint: string): never => {
     throw new UsageError(code, message, hint);
   };
-  if (overwrite) {
+  if (overwrite || restart) {
     refuse(
       'bad_options',
-      '--extend keeps the rows of the output, and --overwrite discards them',
+      `--extend keeps the rows of the output, and ${overwrite ? '--overwrite' : '--restart'} discards rows`,
       'Give one of them.',
     );
   }

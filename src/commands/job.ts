@@ -38,9 +38,7 @@ export function openAnswered(found: FoundOutput, named: string | undefined): Ans
 export const CONCURRENCY = ['--concurrency <n>', 'most calls in flight at once, or auto'] as const;
 
 export function concurrency(value: string): Concurrency {
-  if (value === 'auto') return value;
-  if (/^[1-9]\d{0,14}$/.test(value)) return Number(value);
-  throw new InvalidArgumentError(`must be auto, or a whole number of at least 1, got ${value}`);
+  return value === 'auto' ? value : wholeNumber(value);
 }
 
 export function wholeNumber(value: string): number {

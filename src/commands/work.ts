@@ -25,6 +25,9 @@ interface Options {
   readonly logLevel?: string;
 }
 
+/** Not auto: several workers that search on one server take its slots from each other. */
+const DEFAULT_CONCURRENCY = 20;
+
 const EXAMPLES = `
 Examples:
   $ promptmill work --queue redis://queue-host:6379
@@ -48,7 +51,7 @@ export function workCommand(exit: Exit, underWay: UnderWay): Command {
   return new Command('work')
     .description('make calls for the runs of a queue; any number, on any machine')
     .option('--queue <url>', SHARED_QUEUE_FORMS)
-    .option(...CONCURRENCY, concurrency, 'auto')
+    .option(...CONCURRENCY, concurrency, DEFAULT_CONCURRENCY)
     .option('--deployment <name...>', 'only rows of these deployments (default: all)')
     .option('--log-level <level>', 'fatal, error, warn, info, debug, trace or silent (default: warn)')
     .addHelpText('after', EXAMPLES)
@@ -59,7 +62,7 @@ export function workCommand(exit: Exit, underWay: UnderWay): Command {
 
 async function work(options: Options, exit: Exit, underWay: UnderWay): Promise<number> {
   const environment = readEnvironment(process.env);
-  const { most, unheard } = callsAtOnce(options.concurrency);
+  const { most, untilAnswered } = callsAtOnce(options.concurrency);
   const deployments = options.deployment === undefined ? null : new Set(options.deployment);
   const log = createLog(logLevelOf(options.logLevel ?? environment.logLevel));
   const say = (line: string): void => {
@@ -77,7 +80,7 @@ async function work(options: Options, exit: Exit, underWay: UnderWay): Promise<n
     const worker = new FleetWorker({
       store,
       ...access,
-      ...{ concurrency: most, unheard },
+      ...{ concurrency: most, untilAnswered },
       deployments,
       log,
       say,

@@ -38,14 +38,14 @@ import { onInvalidProblems, onInvalidSchema, problem } from './on-invalid-schema
 
 const text = z.string().min(1, 'must not be empty');
 
-/** Calls in flight at once per process, by default. */
+/** A number: so many. */
 export type Concurrency = number | 'auto';
 
-/** `unheard`: before the first calls are answered, because a small server could have a long line of them. */
-const AUTO = { most: 100, unheard: 20 };
+/** `untilAnswered`: before the first calls are answered, because a small server could have a long line of them. */
+const AUTO = { most: 100, untilAnswered: 20 };
 
 export const callsAtOnce = (concurrency: Concurrency): typeof AUTO =>
-  concurrency === 'auto' ? AUTO : { most: concurrency, unheard: concurrency };
+  concurrency === 'auto' ? AUTO : { most: concurrency, untilAnswered: concurrency };
 
 const PATHS = either(OPERATIONS.map(({ path }) => path));
 
@@ -325,8 +325,8 @@ const limitsSchema = z.strictObject({
     .union([whole(1, 10_000), z.literal('auto')], 'must be auto, or a whole number from 1 to 10000')
     .default('auto')
     .describe(
-      'Most calls in flight at once in one process, of which as many are made as the service answers faster for; `auto`: ' +
-        `up to ${AUTO.most}. Default: auto.`,
+      `Most calls in flight at once in one process. auto: up to ${AUTO.most}, and fewer where more bring no more answers. ` +
+        'Default: auto.',
     ),
   prompts_per_request: whole(1, 2048)
     .default(1)

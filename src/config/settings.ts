@@ -44,7 +44,7 @@ export type Settings = ReturnType<typeof settle>;
 /** Flags over environment over job file over defaults. @throws UsageError with option and value */
 export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
   const { name, file = null, input, output, limits, schedule: _, onFinish: __, ...said } = job;
-  const { most, unheard } = callsAtOnce(flags.concurrency ?? limits.concurrency);
+  const { most, untilAnswered } = callsAtOnce(flags.concurrency ?? limits.concurrency);
   const inputPath = flags.input ?? input.path;
   const format = flags.format === undefined ? input.format : formatNamed(flags.format).name;
   const usualOutput = defaultOutput(name, format, inputPath);
@@ -78,8 +78,8 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
       ...limits,
       concurrency: most,
       /** Most calls at once before the first are answered. */
-      unheard,
-      chunkSize: limits.chunkSize ?? chunkSize(unheard, limits.promptsPerRequest),
+      untilAnswered,
+      chunkSize: limits.chunkSize ?? chunkSize(untilAnswered, limits.promptsPerRequest),
     }),
     /** Null for a job without, and where those of its endpoints differ. */
     prices: isOneFor(endpoints) ? endpoints[0].prices : null,

@@ -103,7 +103,7 @@ function modelBehind(deployment: string, { models }: EmulatedOperation, service:
   return modelOf(id) ?? (models === 'conversation' ? { ...OTHER_MODEL, id } : null);
 }
 
-const OTHER_MODEL = { type: 'conversation', contextWindow: 128_000, encoding: 'cl100k_base' } as const;
+const OTHER_MODEL = { type: 'conversation', contextWindow: 128_000, encoding: 'o200k_base' } as const;
 
 /** Decodes a path segment; a badly encoded one stays unchanged and matches nothing. */
 function decoded(segment: string): string {

@@ -91,8 +91,9 @@ export class LateCalls {
     const { answers, meanMs, last } = this.#recent(timeoutMs, now);
     // No answer for more than twice the usual interval: the service may have gone silent.
     if (answers === 0 || now - last > timeoutMs / answers + timeoutMs / 2 / PARTS) return 'odd';
-    if (meanMs < timeoutMs * LATE || answers > atOnce * LINE) return 'odd';
+    // It was among those that were too many, and the limit now says nothing about it.
     if (startedAt < this.#since) return 'known';
+    if (meanMs < timeoutMs * LATE || answers > atOnce * LINE) return 'odd';
     if (now - this.#countedFrom > PERIOD * timeoutMs) this.#countAnew(now);
     this.#cut++;
     if (this.#cut <= ODD.calls || this.#cut <= this.#answered * ODD.part || now < this.#givenUpUntil)

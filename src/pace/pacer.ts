@@ -32,7 +32,7 @@ export interface PacerParts {
   readonly limits: PaceLimits;
   readonly ceiling: number;
   /** Most calls at once before the first are answered. */
-  readonly unheard: number;
+  readonly untilAnswered: number;
   /** Calls of this process in flight. */
   readonly underWay: () => number;
   readonly onConcurrency: (limit: number) => void;
@@ -73,7 +73,7 @@ export class Pacer {
   constructor(private readonly parts: PacerParts) {
     this.#clock = parts.clock ?? Date.now;
     this.#grownAt = this.#clock();
-    this.#start = new SlowStart(parts.ceiling, parts.unheard);
+    this.#start = new SlowStart(parts.ceiling, parts.untilAnswered);
     this.#shared = new PaceCell(parts.values, parts.queue, this.#clock, parts.onStoreError);
     this.#permits = new Permits((tokens) => this.#take(tokens), parts.random ?? Math.random, this.#clock);
     this.#changes = new PaceChanges(parts.limits, () => this.#start.limit, parts.onChange);

@@ -2,6 +2,8 @@ import { UsefulCalls } from './useful-calls.js';
 
 /** Initial calls at once: what the smallest quotas admit in a second. */
 const FIRST = 5;
+/** Share of the calls at once that may wait for the store or a permit while all count as in flight. */
+const AWAY = 1 / 8;
 /** Time without growth after a failed call, in ms, unless so many answers came since. */
 const CALM_MS = 5_000;
 const CALM_ANSWERS = 10;
@@ -10,7 +12,8 @@ const STEP_MS = { first: 60_000, most: 1_800_000 };
 
 /**
  * The concurrency of one process: each answer adds one, which doubles it each round (RFC 5681, slow start).
- * Refusals come at once, so a second without one also doubles it, even when calls take longer.
+ * Refusals come at once, so a second without one also doubles it, even when calls take longer; up to
+ * `untilAnswered`.
  *
  * It restarts after a pause that revealed no rate. With a known rate it stays, because the service counts
  * calls per second, not concurrent calls. A 5xx only stops growth for a while, or until ten answers: else a
@@ -18,11 +21,12 @@ const STEP_MS = { first: 60_000, most: 1_800_000 };
  *
  * When the calls are too many for the server, the ceiling drops, and then rises by one per minute, or as fast
  * as the cause allows. If the first step is too much again, steps take twice as long. Calls that bring no more
- * answers are not made at once either (`useful-calls.ts`).
+ * answers may not be made either (`useful-calls.ts`).
  */
 export class SlowStart {
   #limit: number;
-  readonly #useful: UsefulCalls;
+  /** Null when all calls up to the ceiling are wanted. */
+  readonly #useful: UsefulCalls | null;
   #pausedUntil = 0;
   #failedUntil = 0;
   /** Since the last failed call. */
@@ -38,14 +42,14 @@ export class SlowStart {
   #stepAt = Number.POSITIVE_INFINITY;
   #raises = 0;
 
-  /** @param unheard most calls at once before they are answered */
+  /** @param untilAnswered most calls before they are answered; below the ceiling, the useful number is searched */
   constructor(
     private readonly ceiling: number,
-    private readonly unheard = ceiling,
+    private readonly untilAnswered = ceiling,
   ) {
     this.#limit = Math.min(FIRST, ceiling);
     this.#most = ceiling;
-    this.#useful = new UsefulCalls(ceiling);
+    this.#useful = untilAnswered < ceiling ? new UsefulCalls(ceiling) : null;
   }
 
   get limit(): number {
@@ -64,17 +68,21 @@ export class SlowStart {
   answered(ms: number, calls: number, now: number): boolean {
     const before = this.#limit;
     this.#since++;
-    // A ceiling that was lowered finds its own way up.
-    if (now >= this.#pausedUntil && this.#most === this.ceiling)
-      this.#useful.answered(ms, before, calls >= before, now);
-    this.#limit = Math.min(before, this.#useful.most);
+    if (this.#useful !== null && now >= this.#pausedUntil) {
+      // A ceiling that was lowered finds its own way up.
+      const isFull =
+        calls + Math.max(1, before * AWAY) >= before &&
+        Math.min(this.#useful.most, this.ceiling) <= this.#most;
+      this.#useful.answered(ms, before, isFull, now);
+      this.#limit = Math.min(before, this.#useful.most);
+    }
     this.#grow(this.#limit + 1, now);
     return this.#limit !== before;
   }
 
   /** A second passed with calls in flight. @returns true when the limit grew */
   waited(now: number): boolean {
-    return this.#limit < this.unheard && this.#grow(Math.min(this.#limit * 2, this.unheard), now);
+    return this.#limit < this.untilAnswered && this.#grow(Math.min(this.#limit * 2, this.untilAnswered), now);
   }
 
   failed(now: number): void {
@@ -85,7 +93,7 @@ export class SlowStart {
   /** Answers during the pause do not count. */
   paused(until: number): void {
     this.#pausedUntil = Math.max(this.#pausedUntil, until);
-    this.#useful.disturbed();
+    this.#useful?.disturbed();
   }
 
   /** Restarts, so that calls do not all come at once after a pause. @returns true when the limit fell */
@@ -133,7 +141,7 @@ export class SlowStart {
       if (this.#most > (this.#lowered?.from ?? 0)) this.#stepMs = this.#firstMs;
       this.#stepAt = now + this.#stepMs;
     }
-    const most = Math.min(this.#most, this.#useful.most);
+    const most = Math.min(this.#most, this.#useful?.most ?? this.#most);
     if (now < this.#pausedUntil || this.#limit >= most) return false;
     if (now < this.#failedUntil && this.#since < CALM_ANSWERS) return false;
     this.#limit = Math.min(limit, most);

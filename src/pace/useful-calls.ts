@@ -10,8 +10,8 @@ const MEASURED = { answers: 60, rounds: 2 };
 const FEWEST = 8;
 /** Twice as many calls are useful when they bring so many times more answers a second. */
 const GAIN = 1.15;
-/** Time between two attempts, in ms, and in how long the last one took. The second doubles after each in vain. */
-const REST = { ms: 10_000, first: 8, most: 128 };
+/** Time between two attempts: in ms, and in how long the last one took, which doubles after each in vain. */
+const REST = { ms: 10_000, most: 1_800_000, first: 8 };
 
 /**
  * What is measured at the current bound. `first`: whether answers take longer at all. `fewer`, `more`: an attempt.
@@ -29,8 +29,10 @@ interface Level {
  * Finds how many calls at once are useful: twice as many must bring more answers a second (Little's law: when each
  * takes twice as long, they bring none).
  *
- * There is no bound while answers take about as long as with few calls. Once they take longer, calls are halved as
+ * There is no bound while answers take about as long as they did at best. Once they take longer, calls are halved as
  * long as about as many answers come, then doubled as long as more come, and the same again later.
+ *
+ * Each process searches by itself. Two on one server take its slots from each other, which looks like a gain.
  */
 export class UsefulCalls {
   #most = Number.POSITIVE_INFINITY;
@@ -40,7 +42,7 @@ export class UsefulCalls {
   #compared = 0;
   #phase: Phase = 'first';
   #best: Level = { calls: 0, rate: 0 };
-  /** Answers since the bound changed, and when the calls from before had ended. */
+  /** Answers since the bound changed or not all calls were made, and when the calls from before had ended. */
   #seen = 0;
   #countedFrom = 0;
   /** `from`: the calls that it began with. `rests`: see {@link REST}. */
@@ -114,6 +116,7 @@ export class UsefulCalls {
         this.#more(level);
         break;
       case 'more':
+        // The ceiling may have cut the step short.
         if (rate >= best.rate * (1 + (GAIN - 1) * (calls / best.calls - 1))) this.#more(level);
         else this.#rest(now);
         break;
@@ -151,8 +154,9 @@ export class UsefulCalls {
   #rest(now: number): void {
     const { from, at, rests: before } = this.#attempt;
     const { calls } = this.#best;
-    const rests = calls === from ? Math.min(2 * before, REST.most) : REST.first;
-    this.#attempt = { from, at, rests, until: now + Math.max(REST.ms, rests * (now - at)) };
+    const rests = calls === from ? 2 * before : REST.first;
+    const ms = Math.min(REST.most, Math.max(REST.ms, rests * (now - at)));
+    this.#attempt = { from, at, rests, until: now + ms };
     this.#measureAt(calls, 'rest');
   }
 

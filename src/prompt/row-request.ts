@@ -4,6 +4,7 @@ import { unknownNames } from '../core/nearest.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
 import { type Operation, operationOf } from '../service/operation.js';
 import { checkParameters, type ParametersSchema, parameterFromText } from '../service/parameters.js';
+import { shownText } from './prompt-text.js';
 import { compileTemplate, type Template, type TemplateInput } from './template.js';
 
 export type RowRequest =
@@ -100,14 +101,12 @@ const OWN_PROMPT: PromptTemplate = {
 
 /** What the job asks, as one text; null where each row brings its own prompt. */
 export function askedText({ prompt, system, messages }: Asked): string | null {
-  if (prompt === null && messages === null) return null;
-  const asked = messages ?? [
-    ...(system === null ? [] : [{ role: 'system', content: system }]),
-    { role: 'user', content: prompt ?? '' },
-  ];
-  return asked.length === 1
-    ? (asked[0]?.content ?? '')
-    : asked.map(({ role, content }) => `${role}:\n${content}`).join('\n\n');
+  if (messages !== null) return shownText(messages);
+  if (prompt === null || system === null) return prompt;
+  return shownText([
+    { role: 'system', content: system },
+    { role: 'user', content: prompt },
+  ]);
 }
 
 export function checkColumns(

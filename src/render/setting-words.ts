@@ -61,7 +61,7 @@ function limitsInWords(limits: Details['limits']): Setting[] {
     budget.tokens === null ? '' : counted(budget.tokens, 'token'),
   ];
   return [
-    ['calls at once', count(limits.concurrency)],
+    ['most calls at once', count(limits.concurrency)],
     ['requests a minute', some(limits.requests_per_minute)],
     ['tokens a minute', some(limits.tokens_per_minute)],
     ['prompts in a request', limits.prompts_per_request === 1 ? '' : count(limits.prompts_per_request)],

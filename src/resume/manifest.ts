@@ -127,13 +127,10 @@ export function readManifest(path: string): Manifest | null {
   );
 }
 
-/**
- * What a run takes over from the finished output to which it adds rows.
- * @param discarded a run that has added rows before, in vain; its queue entries are of earlier executions
- */
-export const takenFrom = (summary: FinishedSummary, discarded?: Manifest | null) => ({
+/** What a run takes over from the finished output to which it adds rows. */
+export const takenFrom = (summary: FinishedSummary) => ({
   run: summary.run,
-  execution: Math.max(summary.details.state.execution, discarded?.execution ?? 0) + 1,
+  execution: summary.details.state.execution + 1,
   started_at: summary.started_at,
   worked_ms: summary.duration_s * 1000,
   rows: summary.rows.total,

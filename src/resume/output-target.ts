@@ -220,7 +220,14 @@ async function growing(
   const { output } = place.files;
   const { summary: finished } = await openFinished(output, 'refuse');
   const first = firstRows(finished.rows.total);
-  if (restart && left === null) {
+  if (restart && left !== null) {
+    throw new UsageError(
+      'output_exists',
+      `${output} has finished with ${first}, and the unfinished run is discarded with them only`,
+      'Start over with --restart --overwrite, or leave out --restart to go on with the unfinished run.',
+    );
+  }
+  if (restart) {
     throw new UsageError(
       'output_exists',
       `${output} has finished with ${first}, and --restart discards only an unfinished run`,
@@ -235,8 +242,7 @@ async function growing(
     );
   }
   const { run } = finished;
-  const discarded = restart ? left : null;
-  return { ...place, run, finished, unfinished: null, discarded, renamed: false, warning: null };
+  return { ...place, run, finished, unfinished: null, discarded: null, renamed: false, warning: null };
 }
 
 /** A run whose lock was removed is found by its manifest (fault 48). */

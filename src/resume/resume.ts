@@ -162,7 +162,7 @@ export function beginManifest(
   print: Record<string, string>,
   at: Date,
 ): Manifest {
-  const { unfinished, finished, discarded, files } = target ?? {};
+  const { unfinished, finished, files } = target ?? {};
   const now = { fingerprint: print, values: partValues(settings) };
   if (unfinished && files) {
     assertSame(unfinished, now, files.manifest);
@@ -196,7 +196,7 @@ export function beginManifest(
     tally: emptyTally(),
     steps: {},
     ...target?.retry,
-    ...(finished && takenFrom(finished, discarded)),
+    ...(finished && takenFrom(finished)),
     // The rows for review were found untouched.
     ...(finished && settings.extend && { reviewing: true }),
   };
@@ -245,8 +245,7 @@ async function discardRun(
 ): Promise<void> {
   if (!target?.discarded) return;
   const { run } = target.discarded;
-  // Discarding added rows leaves the outcomes of the rows before them.
-  if (run !== target.run) await dropOutcomes(stateDir, run);
+  await dropOutcomes(stateDir, run);
   await forgetRun(keyValue, run, log);
   await queue.withdraw(run);
   await ledger.close(run);

@@ -52,7 +52,7 @@ export async function finish(run: Ending): Promise<Finished | null> {
     const summary = await whole.writeSummary(ended, run.review);
     if (run.review !== null) await writeReview(run, run.review.columns, summary.output);
     await whole.giveName();
-    const report = await renewReport(run, files, summary);
+    const report = await writeOrRemoveReport(run, files, summary);
     await whole.end();
     return { summary, report };
   });
@@ -71,7 +71,7 @@ async function writeReview(
 }
 
 /** @returns the path of the report page; null when the job has none, or it could not be made */
-export async function renewReport(
+export async function writeOrRemoveReport(
   { settings, say }: Pick<Finishing, 'settings' | 'say'>,
   files: OutputFiles,
   summary: StoredSummary,

@@ -21,7 +21,7 @@ import { OUTCOME_UNKNOWN } from '../store/ledger.js';
 import type { Amending, RowsToCall } from './amending.js';
 import { driftNow } from './drift.js';
 import { type EngineParts, runEngine } from './engine.js';
-import { checkSteps, FINISHING, finish, renewReport } from './finishing.js';
+import { checkSteps, FINISHING, finish, writeOrRemoveReport } from './finishing.js';
 import { type Input, openInput } from './input.js';
 import { mistakes } from './mistakes.js';
 import { planRows } from './plan.js';
@@ -116,7 +116,7 @@ async function unchanged(
   if (files === null || !target?.finished || !existsSync(files.manifest)) return { ...result, retried: 0 };
   // The run that made the output was killed when it had given its name: the rest is done here.
   await connect();
-  const report = await renewReport({ settings, say }, files, summary);
+  const report = await writeOrRemoveReport({ settings, say }, files, summary);
   removeManifest(files.manifest);
   return { ...result, report };
 }

@@ -78,7 +78,8 @@ function checkRoom({ endpoint, parameters, rowParameters }: Settings, { columns 
   const model = modelBehind(endpoint);
   const { max_tokens } = parameters;
   if (model === null || typeof max_tokens !== 'number' || max_tokens < model.contextWindow) return;
-  const rowsDecide = rowParameters.includes('max_tokens') || columns.includes('body');
+  const limits = ['max_tokens', 'max_completion_tokens'] as const;
+  const rowsDecide = limits.some((name) => rowParameters.includes(name)) || columns.includes('body');
   if (rowsDecide) return;
   throw new UsageError(
     'max_tokens_too_large',

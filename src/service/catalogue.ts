@@ -9,7 +9,7 @@ export interface Model {
   readonly type: ModelType;
   /** Prompt and completion together, in tokens. */
   readonly contextWindow: number;
-  readonly encoding: 'cl100k_base' | 'p50k_base';
+  readonly encoding: 'cl100k_base' | 'p50k_base' | 'o200k_base';
 }
 
 export const MODELS: readonly [Model, ...Model[]] = [

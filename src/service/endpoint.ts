@@ -7,7 +7,7 @@ import type { KeyRing } from './keys.js';
 import { operationOf } from './operation.js';
 import { DEFAULT_MAX_TOKENS, listedLogprobs } from './parameters.js';
 import type { ServiceProxy } from './proxy.js';
-import { refusesOlderLimit, type Verdict, verdicts } from './verdict.js';
+import { type Verdict, verdicts } from './verdict.js';
 
 export interface ServiceAddress {
   readonly baseUrl: string | undefined;
@@ -60,27 +60,21 @@ export class Endpoint {
     });
   }
 
-  /**
-   * Never rejects: errors are in the exchange.
-   * @param onRenamed told when the call was refused for the older name of the limit, and is made again with the
-   *   newer one, as all later calls are; `isFirst` for the first of them
-   */
-  async call(
-    request: ServiceRequest,
-    key: string,
-    onRenamed: (isFirst: boolean) => void = () => {},
-  ): Promise<Exchange> {
-    const { parameters } = request;
-    const wasNewer = this.#isNewer || isNewlyNamed(parameters);
-    const exchange = await this.#sent(request, key);
-    if (wasNewer || !hasNewerLimit(this.#spec) || !refusesOlderLimit(exchange)) return exchange;
-    const isFirst = !this.#isNewer;
-    if (isFirst) [this.#isNewer, this.#fields] = [true, new WeakMap()];
-    onRenamed(isFirst);
-    return this.#sent(request, key);
+  /** Whether the limit of the tokens would be sent as `max_tokens`, and might be sent as `max_completion_tokens`. */
+  hasOlderLimit({ parameters }: ServiceRequest): boolean {
+    return hasNewerLimit(this.#spec) && !this.#isNewer && !isNewlyNamed(parameters);
   }
 
-  #sent(request: ServiceRequest, key: string): Promise<Exchange> {
+  /** From now on the limit is sent as `max_completion_tokens`. @returns false when it was already */
+  useNewerLimit(): boolean {
+    if (this.#isNewer) return false;
+    this.#isNewer = true;
+    this.#fields = new WeakMap();
+    return true;
+  }
+
+  /** Never rejects: errors are in the exchange. */
+  call(request: ServiceRequest, key: string): Promise<Exchange> {
     const { parameters } = request;
     let fields = this.#fields.get(parameters);
     if (fields === undefined) {
@@ -151,7 +145,7 @@ function encodedFields(
   for (const [name, value] of Object.entries(parameters))
     if (name !== 'extra_body' && (isHosted || value !== null)) sent[name] = wellFormed(value);
   if (isNewer || isNewlyNamed(parameters)) {
-    sent['max_completion_tokens'] = sent['max_tokens'];
+    sent['max_completion_tokens'] = sent['max_tokens'] ?? parameters.max_completion_tokens;
     delete sent['max_tokens'];
   }
   // Some servers accept `stop` only as a list.

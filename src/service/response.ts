@@ -187,7 +187,9 @@ function usefulFirst(choices: readonly Obj[], operation: Operation): readonly Ob
   if (choices.length === 1) return choices;
   const isFiltered = (choice: Obj): boolean =>
     isBlocked(stringOr(choice['finish_reason']), resultsIn(choice));
-  const useful = choices.filter((choice) => operation.text(choice) !== null && !isFiltered(choice));
+  const isAnswer = (choice: Obj): boolean =>
+    operation.text(choice) !== null && operation.refusal(choice) === null && operation.spent(choice) === null;
+  const useful = choices.filter((choice) => isAnswer(choice) && !isFiltered(choice));
   return useful.length > 0 ? useful : [choices.find(isFiltered) ?? choices[0] ?? {}];
 }
 
@@ -375,7 +377,7 @@ export function readError(status: number, body: string): ServiceError {
   const parsed = parseJson(body);
   const root = isObject(parsed) ? parsed : {};
   const error = isObject(root['error']) ? root['error'] : root;
-  const inner = error['innererror'];
+  const inner = error['innererror'] ?? error['inner_error'];
   return {
     status,
     code: codeText(error['code']),

@@ -139,8 +139,8 @@ class RecordReader {
     this.#number++;
     const columns = this.#columns;
     const fields = new CellFields(this.#index, cells);
-    const held = size + cells.length * CELL_BYTES;
-    const row = { number: this.#number, line, fields, bytes: size, held };
+    const memoryBytes = size + cells.length * CELL_BYTES;
+    const row: Row = { number: this.#number, line, fields, bytes: size, memoryBytes };
     this.#rows.push(
       cells.length === columns.length ? row : { ...row, problem: ragged(line, cells, columns) },
     );

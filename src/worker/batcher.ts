@@ -73,7 +73,6 @@ export class Batcher {
   constructor(
     private readonly ledger: Ledger,
     private readonly log: Logger,
-    private readonly concurrency: number,
     /** The run of this process, and its counters before this process made any call. */
     private readonly begun?: { readonly run: string; readonly calls: Counters },
   ) {}
@@ -87,10 +86,11 @@ export class Batcher {
 
   /**
    * Null when {@link mostPrefetched} calls wait already.
+   * @param concurrency calls that may be made at once now
    * @param onTaken called when one more may be reserved
    */
-  prefetch(reservation: Reservation, onTaken: () => void): PrefetchedGrant | null {
-    if (this.#prefetched >= mostPrefetched(this.concurrency)) return null;
+  prefetch(reservation: Reservation, concurrency: number, onTaken: () => void): PrefetchedGrant | null {
+    if (this.#prefetched >= mostPrefetched(concurrency)) return null;
     this.#prefetched++;
     const batch = this.#batch();
     let reply: Promise<Reply> | null = reserveIn(batch, reservation);

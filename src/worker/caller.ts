@@ -7,7 +7,7 @@ import { Endpoint, type ServiceAccess, type ServiceRequest } from '../service/en
 import type { EndpointSpec } from '../service/endpoint-spec.js';
 import { type AdvertisedQuota, advertisedQuota, type Exchange } from '../service/exchange.js';
 import { StopStreak } from '../service/stop-streak.js';
-import type { Unsettled, Verdict } from '../service/verdict.js';
+import { refusesOlderLimit, type Unsettled, type Verdict } from '../service/verdict.js';
 import type { Batcher } from './batcher.js';
 import { withRowUsage } from './row-usage.js';
 import { TokenRatio } from './token-ratio.js';
@@ -130,7 +130,10 @@ export class Caller {
     return true;
   }
 
-  /** One exchange, with a key that the service accepts; null when it refuses all. */
+  /**
+   * One exchange, with a key and a name of the limit that the service accepts; null when it refuses all keys. What it
+   * refuses is not billed, so it is called again under the same grant.
+   */
   async #exchange(
     of: CallFor,
     endpoint: Endpoint,
@@ -140,17 +143,15 @@ export class Caller {
     const { keys, batcher, log, onCall, endpoint: name } = this.access;
     const named = name === undefined ? {} : { endpoint: name };
     let refusal: Exchange | null = null;
-    for (let key = keys.current(); key !== null; key = keys.after(key)) {
-      if (refusal !== null) batcher.count(of.run, 'retried');
-      if (refusal !== null || !isCounted) batcher.count(of.run, 'sent');
+    let isAgain = false;
+    for (let key = keys.current(); key !== null; isAgain = true) {
+      if (isAgain) batcher.count(of.run, 'retried');
+      if (isAgain || !isCounted) batcher.count(of.run, 'sent');
+      const hadOlderLimit = endpoint.hasOlderLimit(request);
       if (++this.#inFlight > 1) this.#crowdedAt = steadyNow();
       let exchange: Exchange;
       try {
-        exchange = await endpoint.call(request, key, (isFirst) => {
-          batcher.count(of.run, 'retried');
-          batcher.count(of.run, 'sent');
-          if (isFirst) log.warn(NEWER_LIMIT);
-        });
+        exchange = await endpoint.call(request, key);
       } finally {
         if (this.#inFlight-- > 1) this.#crowdedAt = steadyNow();
       }
@@ -158,6 +159,10 @@ export class Caller {
       const { run, row, rows, attempt } = of;
       const { latency_ms } = exchange;
       onCall({ type: 'call ended', run, row, rows, attempt, ...named, status, latency_ms });
+      if (hadOlderLimit && refusesOlderLimit(exchange)) {
+        if (endpoint.useNewerLimit()) log.warn(NEWER_LIMIT);
+        continue;
+      }
       if (exchange.kind === 'failure' || exchange.status !== 401) {
         if (exchange.kind === 'response' && exchange.status < 300) keys.took(key);
         return exchange;
@@ -165,6 +170,7 @@ export class Caller {
       refusal = exchange;
       if (keys.refuse(key) && keys.current() !== null)
         log.warn('the service refused the first key; going on with the second');
+      key = keys.after(key);
     }
     return keys.current() === null ? null : refusal;
   }

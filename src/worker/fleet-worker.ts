@@ -25,7 +25,7 @@ interface FleetWorkerOptions extends ServiceAccess {
   readonly store: Store;
   readonly concurrency: number;
   /** Most calls at once before the first are answered. */
-  readonly unheard: number;
+  readonly untilAnswered: number;
   /** Null means all. */
   readonly deployments: ReadonlySet<string> | null;
   readonly log: Logger;
@@ -61,7 +61,7 @@ export class FleetWorker {
   constructor(private readonly options: FleetWorkerOptions) {
     const { store, log, concurrency, address, deployments } = options;
     this.#slots = pLimit(concurrency);
-    this.#batcher = new Batcher(store.ledger, log, concurrency);
+    this.#batcher = new Batcher(store.ledger, log);
     this.#served = { queueOf: (deployment) => serviceQueue(deployment, address), deployments };
     this.#heartbeat = new WorkerHeartbeatSender({
       keyValue: store.keyValue,
@@ -159,7 +159,7 @@ export class FleetWorker {
   }
 
   #hire(want: QueueDemand): ChunkWorker {
-    const { address, keys, store, concurrency, unheard, log, onStop, times } = this.options;
+    const { address, keys, store, concurrency, untilAnswered, log, onStop, times } = this.options;
     const { deployment, limits } = want;
     const quota = {
       requestsPerMinute: limits.requests_per_minute,
@@ -172,7 +172,7 @@ export class FleetWorker {
     };
     const name = this.#heartbeat.id;
     const queueOf = queuesOf(false);
-    const context = { name, queueOf, store, concurrency, unheard, log, onStop, onCall, times };
+    const context = { name, queueOf, store, concurrency, untilAnswered, log, onStop, onCall, times };
     const shared = { slots: this.#slots, batcher: this.#batcher };
     return new ChunkWorker({ ...context, ...shared }, { ...want, endpoints: [endpoint], route: 'balance' });
   }

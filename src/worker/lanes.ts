@@ -30,7 +30,7 @@ export interface CallContext extends Omit<CallAccess, keyof ServiceAccess> {
   /** Whether its calls tell which endpoint they are of. @default false */
   readonly tellsEndpoint?: boolean;
   /** Most calls at once before the first are answered. @default `concurrency` */
-  readonly unheard?: number;
+  readonly untilAnswered?: number;
   /** The limit shared by the lanes of the process. @default only `concurrency`, of each */
   readonly slots?: LimitFunction;
 }
@@ -110,7 +110,7 @@ export class Lane {
     readonly route: Route,
     onPause: PacerParts['onPause'],
   ) {
-    const { store, concurrency, unheard = concurrency, log, slots, tellsEndpoint } = context;
+    const { store, concurrency, untilAnswered = concurrency, log, slots, tellsEndpoint } = context;
     const { name, address, keys, quota } = endpoint;
     this.name = name;
     this.#log = log;
@@ -127,7 +127,7 @@ export class Lane {
       queue: context.queueOf(endpoint),
       limits: quota,
       ceiling: concurrency,
-      unheard,
+      untilAnswered,
       underWay: () => this.gate.calls,
       onConcurrency: (most) => {
         this.limit.concurrency = most;
@@ -399,7 +399,7 @@ export class Route {
 
   /** @param onPause told when no lane may call, with the time until one may, in ms */
   constructor(
-    context: CallContext,
+    private readonly context: CallContext,
     endpoints: Several<ServedEndpoint>,
     private readonly served: Pick<Served, 'limits' | 'answered' | 'route'>,
     private readonly onPause: PacerParts['onPause'],
@@ -407,11 +407,19 @@ export class Route {
     // Whatever one of them does with its calls, the others have some left.
     const { length } = endpoints;
     const most = context.concurrency - (length - 1) * Math.floor(context.concurrency / (2 * length));
-    const unheard = Math.min(most, context.unheard ?? most);
-    const shared = { ...context, concurrency: most, unheard, tellsEndpoint: length > 1 };
+    const untilAnswered = Math.min(most, context.untilAnswered ?? most);
+    const shared = { ...context, concurrency: most, untilAnswered, tellsEndpoint: length > 1 };
     const paused = (): Promise<void> => this.#paused();
     this.lanes = mapped(endpoints, (endpoint) => new Lane(shared, endpoint, served, this, paused));
     this.#looking = endpoints.length === 1 ? null : setInterval(() => this.line.offer(), LOOK_MS).unref();
+  }
+
+  /** Calls that may be made at once now. */
+  get concurrency(): number {
+    return Math.min(
+      this.context.concurrency,
+      this.lanes.reduce((sum, { limit }) => sum + limit.concurrency, 0),
+    );
   }
 
   /** How long no lane may call, in ms; 0 when one may. */

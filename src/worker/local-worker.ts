@@ -38,8 +38,8 @@ export function startLocalWorker(
   onStop: (problem: Problem) => void,
   onCall: (call: CallEnded) => void,
 ): LocalWorker {
-  const { concurrency, unheard } = settings.limits;
-  const batcher = new Batcher(store.ledger, context.log, concurrency, { run, calls });
+  const { concurrency, untilAnswered } = settings.limits;
+  const batcher = new Batcher(store.ledger, context.log, { run, calls });
   const sender = new WorkerHeartbeatSender({
     keyValue: store.keyValue,
     log: context.log,
@@ -56,7 +56,7 @@ export function startLocalWorker(
       ...{
         store,
         concurrency,
-        unheard,
+        untilAnswered,
         onStop,
         log: context.log,
       },

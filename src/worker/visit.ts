@@ -226,10 +226,11 @@ export class Visit {
    * Reserves the next request in advance, so that its call does not wait for the store. Requests that must
    * wait anyway are not reserved early: grants expire, use budget, and with `hold` a crash fails their rows.
    */
-  #prefetch(rows: readonly ChunkRow[], { isOpen, line }: Route): PrefetchedGrant | null {
+  #prefetch(rows: readonly ChunkRow[], { isOpen, line, concurrency }: Route): PrefetchedGrant | null {
     const { hold, budget } = this.lease.chunk;
     if (hold || budget !== null || !isOpen || this.#isOver()) return null;
-    return this.host.batcher.prefetch(this.#reservation(rows.map(unpriced), false), () => line.prepare());
+    const reservation = this.#reservation(rows.map(unpriced), false);
+    return this.host.batcher.prefetch(reservation, concurrency, () => line.prepare());
   }
 
   /**

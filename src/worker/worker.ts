@@ -93,7 +93,7 @@ export class ChunkWorker implements Host {
     private readonly context: WorkerContext,
     private readonly served: Served,
   ) {
-    const { store, concurrency, times, log } = context;
+    const { store, concurrency, untilAnswered = concurrency, times, log } = context;
     const { queue, limits } = served;
     this.#lockMs = times?.lockMs ?? LOCK_MS;
     this.batcher = context.batcher;
@@ -101,7 +101,7 @@ export class ChunkWorker implements Host {
     this.budgets = new BudgetWait(context.batcher);
     this.lanes = new Lanes(context, served, (ms) => this.#keepEntries(ms));
     // Enough chunks to fill the limit while the last rows of some are still in flight.
-    this.#baseSlots = 2 * Math.ceil((concurrency * limits.prompts_per_request) / limits.chunk_size) + 1;
+    this.#baseSlots = 2 * Math.ceil((untilAnswered * limits.prompts_per_request) / limits.chunk_size) + 1;
     this.#queue = new Queue(queue, { connection: store.connectionFor('queue') }, store.backendFactory);
     this.#worker = new Worker<ChunkData>(
       queue,
@@ -201,10 +201,7 @@ export class ChunkWorker implements Host {
     return {
       queue: this.served.queue,
       deployment: deploymentsOf(this.served.endpoints),
-      concurrency: Math.min(
-        this.context.concurrency,
-        this.lanes.own.lanes.reduce((sum, { limit }) => sum + limit.concurrency, 0),
-      ),
+      concurrency: this.lanes.own.concurrency,
       in_flight: this.inFlight,
       waiting: serviceWait(this, steadyNow()),
       quota: quota && {

@@ -148,39 +148,6 @@ describe('run --extend', () => {
     expect(service.calls()).toBe(3);
   });
 
-  it.each([
-    ['appended', ['--extend'], 'id\n1\n2\n'],
-    ['behind the first ones', [], 'id\n1\n2\n3\n4\n'],
-  ])(
-    'discards with --restart the rows %s, and keeps those that the output has',
-    async (_, options, first) => {
-      const input = { dedupe: true, path: 'in.csv' };
-      const limits = { chunk_size: 1, concurrency: 1 };
-      const path = job('in.csv', { input, limits, parameters: { temperature: 0 } });
-      work.write('in.csv', first);
-      const beginning = await call('run', path, '--limit', '2');
-      expect(beginning.code, beginning.stderr).toBe(0);
-      work.write('in.csv', 'id\n1\n2\n3\n4\n');
-      statusOf = () => 401;
-      expect((await call('run', path, ...options)).code).toBe(3);
-      expect(work.json('out.csv.run.json')).toMatchObject({ rows: 2, execution: 2 });
-      statusOf = () => 200;
-      const calls = service.requests.length;
-      const anew = await call('run', path, ...options, '--restart');
-      expect(anew.code, anew.stderr).toBe(0);
-      expect(service.requests.slice(calls).map(({ prompt }) => prompt)).toEqual(['row 3', 'row 4']);
-      expect(work.records('out.csv').map(({ text }) => text)).toEqual(
-        [1, 2, 3, 4].map((row) => `to row ${row}`),
-      );
-      expect(work.json('out.summary.json')).toMatchObject({
-        rows: { total: 4 },
-        calls: { sent: 4 },
-        details: { state: { execution: 3 } },
-      });
-      expect(files().sort()).toEqual(['out.csv', 'out.summary.json']);
-    },
-  );
-
   it('says how to start over where the input was changed while it was under way', async () => {
     work.write('in.csv', 'id\n1\n');
     const path = job('in.csv');
@@ -228,7 +195,7 @@ describe('run --extend', () => {
       ['--overwrite'],
       '--extend keeps the rows of the output, and --overwrite discards',
     ],
-    ['--restart without an unfinished run', ['--restart'], 'and --restart discards only an unfinished run'],
+    ['what discards an unfinished run', ['--restart'], 'and --restart discards rows'],
     [
       'an output that is another each time',
       ['--output', 'out-{{run}}.csv'],

@@ -24,10 +24,10 @@ describe('settings', () => {
   });
 
   it('let flags win over the job file, and the job file over defaults', () => {
-    expect(settings().limits).toMatchObject({ concurrency: 100, unheard: 20, chunkSize: 20 });
+    expect(settings().limits).toMatchObject({ concurrency: 100, untilAnswered: 20, chunkSize: 20 });
     expect(settings({}, {}, { limits: { concurrency: 7 } }).limits).toMatchObject({
       concurrency: 7,
-      unheard: 7,
+      untilAnswered: 7,
     });
     expect(settings({ concurrency: 'auto' }, {}, { limits: { concurrency: 7 } }).limits.concurrency).toBe(
       100,

@@ -84,7 +84,7 @@ describeEachFleet('a fleet', (fleet, kind) => {
     const trial = await fleet().begin({ rows: 80, concurrency: CONCURRENCY, chunkSize: 4 });
     // It finds a run that comes after it.
     const first = trial.worker('--concurrency', String(CONCURRENCY));
-    await first.says(/^working for all deployments at http.*, 8 at a time; queue in /m);
+    await first.says(/^working for all deployments at http.*, up to 8 at a time; queue in /m);
     const running = trial.run('--no-work');
     await running.until(trial.called(16));
     await trial.fill(running);

@@ -75,6 +75,7 @@ describe('a run over the first rows (--limit) on embedded', () => {
       expect(work.read('out.csv')).toBe(beginning);
       const less = await run('--limit', '6');
       expect(less.code, less.stderr).toBe(2);
+      expect((await run('--restart')).stderr).toContain('Start over with --restart --overwrite');
 
       const rest = await run();
       expect(rest.code, rest.stderr).toBe(0);

@@ -15,7 +15,7 @@ const LATENCY = 1_000;
 it('fault 112: a thousand hours of a server with 4 slots: they stay full, and no call is cut', () => {
   const minutes = callBusyServer(
     {
-      ...{ slots: 4, serviceMs: (random) => 60_000 * (0.5 + random()), concurrency: 100, unheard: 20 },
+      ...{ slots: 4, serviceMs: (random) => 60_000 * (0.5 + random()), concurrency: 100, untilAnswered: 20 },
       ...{ timeoutMs: HOUR, lastMs: HOURS * HOUR },
     },
     seeded(1),

@@ -82,13 +82,33 @@ const WAIT: readonly (readonly [form: string, reply: () => ScriptedReply])[] = [
   ['no-hint', () => ({ status: 429, json: gateway('429', 'slow down') })],
 ];
 
+/** What the operations are called with, and the words of their own in messages. */
+const CALLED = [
+  {
+    operation: 'completions',
+    deployment: 'lm-35-turbo-instruct',
+    path: '/openai/deployments/lm-35-turbo-instruct/completions',
+    other: 'write service: { operation: chat }',
+  },
+  {
+    operation: 'chat',
+    deployment: 'lm-35-turbo',
+    path: '/openai/deployments/lm-35-turbo/chat/completions',
+    other: 'write service: { operation: completions }',
+  },
+] as const;
+
 /** Nothing can pass: the run stops, resumably, and says what to mend. */
-const STOP: readonly (readonly [form: string, says: readonly string[], reply?: ScriptedReply])[] = [
+const STOP: readonly (readonly [
+  form: string,
+  says: readonly (string | ((called: (typeof CALLED)[number]) => string))[],
+  reply?: ScriptedReply,
+])[] = [
   ['network rules', ['Firewall rules']],
   ['a deployment that does not exist', ['service.deployment']],
-  ['a wrong path', ['PROMPTMILL_BASE_URL', '/openai/deployments/lm-35-turbo-instruct/completions']],
+  ['a wrong path', ['PROMPTMILL_BASE_URL', ({ path }) => path]],
   ["fault 98: llama.cpp's router, no such model", ['service.deployment']],
-  ['a conversation model', ['lm-35-turbo-instruct']],
+  ['a conversation model', [({ other }) => other]],
   ['an api-version that is not supported', ['service.api_version']],
   ['llama.cpp, several choices, of a build that gives one', ['answer.votes']],
   ['llama.cpp, a field that it does not know', ['row_parameters']],
@@ -100,139 +120,146 @@ const STOP: readonly (readonly [form: string, says: readonly string[], reply?: S
 if (!haveRedis()) {
   describeMissing('the verdict table on Redis', 'redis-server or valkey-server');
 } else {
-  describe('the verdict table, through a run on Redis, counted at the service', () => {
-    const work = new Workplace();
-    let redis: Server;
-    let service: ScriptedService;
-    let script: Script = () => ({});
-    beforeAll(async () => {
-      redis = await startRedis();
-      service = await startScriptedService((request) => script(request));
-    });
-    afterAll(async () => {
-      await service.close();
-      await redis.stop();
-      work.remove();
-    });
+  describe.each(CALLED)(
+    'the verdict table, through a run of $operation on Redis, counted at the service',
+    (called) => {
+      const work = new Workplace();
+      let redis: Server;
+      let service: ScriptedService;
+      let script: Script = () => ({});
+      beforeAll(async () => {
+        redis = await startRedis();
+        service = await startScriptedService((request) => script(request));
+      });
+      afterAll(async () => {
+        await service.close();
+        await redis.stop();
+        work.remove();
+      });
 
-    const prompt = (form: string): string => `form ${form}`;
-    function job(name: string, forms: readonly string[], limits: object = {}): string {
-      work.write(`${name}.csv`, `form\n${forms.map((form) => `"${form}"`).join('\n')}\n`);
-      return work.job(
-        {
-          input: { path: `${name}.csv` },
-          prompt: 'form {{ form }}',
-          output: { path: `${name}.out.csv` },
-          limits: { concurrency: 4, ...limits },
+      const prompt = (form: string): string => `form ${form}`;
+      function job(name: string, forms: readonly string[], limits: object = {}): string {
+        work.write(`${name}.csv`, `form\n${forms.map((form) => `"${form}"`).join('\n')}\n`);
+        return work.job(
+          {
+            service: { operation: called.operation, deployment: called.deployment },
+            input: { path: `${name}.csv` },
+            prompt: 'form {{ form }}',
+            output: { path: `${name}.out.csv` },
+            limits: { concurrency: 4, ...limits },
+          },
+          `${name}.yaml`,
+        );
+      }
+      const env = () => ({ PROMPTMILL_BASE_URL: service.url, PROMPTMILL_QUEUE: redis.url });
+      const run = (path: string) => work.call(['run', path], env());
+
+      it('fault 19: what is final is called once and never again', async ({ task }) => {
+        script = (request) => FINAL.find(([form]) => request.prompt === prompt(form))?.[1] ?? {};
+        const path = job('final', [...FINAL.map(([form]) => form), 'good']);
+        const { code, stderr } = await run(path);
+        expect(code, stderr).toBe(1);
+        expect(
+          work.records('final.out.csv').map((row) => [row['form'], row['status'], row['error_code']]),
+        ).toEqual([
+          ...FINAL.map(([form, , status, error]) => [form, status, error]),
+          ['good', 'completed', ''],
+        ]);
+        for (const [form] of FINAL) expect(service.calls(prompt(form)), form).toBe(1);
+        expect(work.json('final.out.summary.json')['calls']).toMatchObject({
+          sent: FINAL.length + 1,
+          retried: 0,
+        });
+        task.meta.fault = { rows: FINAL.length + 1, calls: FINAL.length + 1, repeated: 0 };
+      });
+
+      it('faults 20 to 24: what may pass is called again, and possible repeats are counted', async ({
+        task,
+      }) => {
+        // Rows that are answered stand between them: so many failures in a row would be an outage.
+        const forms = RETRY.flatMap(([form], i) => (i % 3 === 2 ? [form, `good-${i}`] : [form]));
+        script = ({ prompt: asked, count }) =>
+          count > 1 ? {} : (RETRY.find(([form]) => asked === prompt(form))?.[1] ?? {});
+        const { code, stderr } = await run(job('retry', ['good', ...forms], { attempts: 2 }));
+        expect(code, stderr).toBe(0);
+        const records = work.records('retry.out.csv');
+        expect(records.map((row) => [row['form'], row['status'], row['attempts']])).toEqual([
+          ['good', 'completed', '1'],
+          ...forms.map((form) => [form, 'completed', form.startsWith('good') ? '1' : '2']),
+        ]);
+        for (const [form] of RETRY) expect(service.calls(prompt(form)), form).toBe(2);
+        const repeated = RETRY.filter(([, , possiblyBilled]) => possiblyBilled).length;
+        expect(work.json('retry.out.summary.json')['calls']).toEqual({
+          sent: RETRY.length + forms.length + 1,
+          retried: RETRY.length,
+          rate_limited: 0,
+          repeated,
+        });
+        task.meta.fault = { rows: forms.length + 1, calls: RETRY.length + forms.length + 1, repeated };
+      });
+
+      it('fault 17: what waits uses up no attempt', async ({ task }) => {
+        script = ({ prompt: asked, count }) =>
+          count > 1 ? {} : (WAIT.find(([form]) => asked === prompt(form))?.[1]() ?? {});
+        const { code, stderr } = await run(
+          job(
+            'wait',
+            WAIT.map(([form]) => form),
+            { attempts: 1 },
+          ),
+        );
+        expect(code, stderr).toBe(0);
+        expect(work.records('wait.out.csv').map((row) => [row['status'], row['attempts']])).toEqual(
+          WAIT.map(() => ['completed', '1']),
+        );
+        for (const [form] of WAIT) expect(service.calls(prompt(form)), form).toBe(2);
+        expect(work.json('wait.out.summary.json')['calls']).toMatchObject({
+          sent: 2 * WAIT.length,
+          rate_limited: WAIT.length,
+          retried: 0,
+        });
+        task.meta.fault = { rows: WAIT.length, calls: 2 * WAIT.length, repeated: 0 };
+      });
+
+      it.for(STOP)(
+        'faults 19 and 98: %s stops the run, which the same command continues when it is mended',
+        async ([form, says, reply = replyOf(form)]) => {
+          let mended = false;
+          script = () => (mended ? {} : reply);
+          const path = job(`stop-${STOP.findIndex(([name]) => name === form)}`, ['one'], { concurrency: 1 });
+          const before = service.requests.length;
+          const stopped = await run(path);
+          expect(stopped.code, stopped.stderr).toBe(3);
+          for (const words of says)
+            expect(stopped.stderr.replaceAll(/\s+/g, ' ')).toContain(
+              typeof words === 'string' ? words : words(called),
+            );
+          expect(service.requests.length - before).toBe(1);
+          mended = true;
+          const finished = await run(path);
+          expect(finished.code, finished.stderr).toBe(0);
+          expect(service.requests.length - before).toBe(2);
         },
-        `${name}.yaml`,
       );
-    }
-    const env = () => ({ PROMPTMILL_BASE_URL: service.url, PROMPTMILL_QUEUE: redis.url });
-    const run = (path: string) => work.call(['run', path], env());
 
-    it('fault 19: what is final is called once and never again', async ({ task }) => {
-      script = (request) => FINAL.find(([form]) => request.prompt === prompt(form))?.[1] ?? {};
-      const path = job('final', [...FINAL.map(([form]) => form), 'good']);
-      const { code, stderr } = await run(path);
-      expect(code, stderr).toBe(1);
-      expect(
-        work.records('final.out.csv').map((row) => [row['form'], row['status'], row['error_code']]),
-      ).toEqual([
-        ...FINAL.map(([form, , status, error]) => [form, status, error]),
-        ['good', 'completed', ''],
-      ]);
-      for (const [form] of FINAL) expect(service.calls(prompt(form)), form).toBe(1);
-      expect(work.json('final.out.summary.json')['calls']).toMatchObject({
-        sent: FINAL.length + 1,
-        retried: 0,
-      });
-      task.meta.fault = { rows: FINAL.length + 1, calls: FINAL.length + 1, repeated: 0 };
-    });
-
-    it('faults 20 to 24: what may pass is called again, and possible repeats are counted', async ({
-      task,
-    }) => {
-      // Rows that are answered stand between them: so many failures in a row would be an outage.
-      const forms = RETRY.flatMap(([form], i) => (i % 3 === 2 ? [form, `good-${i}`] : [form]));
-      script = ({ prompt: asked, count }) =>
-        count > 1 ? {} : (RETRY.find(([form]) => asked === prompt(form))?.[1] ?? {});
-      const { code, stderr } = await run(job('retry', ['good', ...forms], { attempts: 2 }));
-      expect(code, stderr).toBe(0);
-      const records = work.records('retry.out.csv');
-      expect(records.map((row) => [row['form'], row['status'], row['attempts']])).toEqual([
-        ['good', 'completed', '1'],
-        ...forms.map((form) => [form, 'completed', form.startsWith('good') ? '1' : '2']),
-      ]);
-      for (const [form] of RETRY) expect(service.calls(prompt(form)), form).toBe(2);
-      const repeated = RETRY.filter(([, , possiblyBilled]) => possiblyBilled).length;
-      expect(work.json('retry.out.summary.json')['calls']).toEqual({
-        sent: RETRY.length + forms.length + 1,
-        retried: RETRY.length,
-        rate_limited: 0,
-        repeated,
-      });
-      task.meta.fault = { rows: forms.length + 1, calls: RETRY.length + forms.length + 1, repeated };
-    });
-
-    it('fault 17: what waits uses up no attempt', async ({ task }) => {
-      script = ({ prompt: asked, count }) =>
-        count > 1 ? {} : (WAIT.find(([form]) => asked === prompt(form))?.[1]() ?? {});
-      const { code, stderr } = await run(
-        job(
-          'wait',
-          WAIT.map(([form]) => form),
-          { attempts: 1 },
-        ),
-      );
-      expect(code, stderr).toBe(0);
-      expect(work.records('wait.out.csv').map((row) => [row['status'], row['attempts']])).toEqual(
-        WAIT.map(() => ['completed', '1']),
-      );
-      for (const [form] of WAIT) expect(service.calls(prompt(form)), form).toBe(2);
-      expect(work.json('wait.out.summary.json')['calls']).toMatchObject({
-        sent: 2 * WAIT.length,
-        rate_limited: WAIT.length,
-        retried: 0,
-      });
-      task.meta.fault = { rows: WAIT.length, calls: 2 * WAIT.length, repeated: 0 };
-    });
-
-    it.for(STOP)(
-      'faults 19 and 98: %s stops the run, which the same command continues when it is mended',
-      async ([form, says, reply = replyOf(form)]) => {
-        let mended = false;
-        script = () => (mended ? {} : reply);
-        const path = job(`stop-${STOP.findIndex(([name]) => name === form)}`, ['one'], { concurrency: 1 });
+      it('fault 19: a refused first key gives way to the second, once and for all', async () => {
+        script = ({ headers }) =>
+          headers['api-key'] === 'the-second-key-of-tests'
+            ? {}
+            : { status: 401, json: { statusCode: 401, message: 'no' } };
         const before = service.requests.length;
-        const stopped = await run(path);
-        expect(stopped.code, stopped.stderr).toBe(3);
-        for (const words of says) expect(stopped.stderr).toContain(words);
-        expect(service.requests.length - before).toBe(1);
-        mended = true;
-        const finished = await run(path);
-        expect(finished.code, finished.stderr).toBe(0);
-        expect(service.requests.length - before).toBe(2);
-      },
-    );
-
-    it('fault 19: a refused first key gives way to the second, once and for all', async () => {
-      script = ({ headers }) =>
-        headers['api-key'] === 'the-second-key-of-tests'
-          ? {}
-          : { status: 401, json: { statusCode: 401, message: 'no' } };
-      const before = service.requests.length;
-      const path = job('keys', ['a', 'b', 'c', 'd', 'e', 'f'], { concurrency: 1 });
-      // A process of its own, because its log is looked at.
-      const { code, stderr } = await work.run(['run', path], {
-        ...env(),
-        PROMPTMILL_API_KEY: 'the-first-key-of-tests',
-        PROMPTMILL_API_KEY_2: 'the-second-key-of-tests',
+        const path = job('keys', ['a', 'b', 'c', 'd', 'e', 'f'], { concurrency: 1 });
+        // A process of its own, because its log is looked at.
+        const { code, stderr } = await work.run(['run', path], {
+          ...env(),
+          PROMPTMILL_API_KEY: 'the-first-key-of-tests',
+          PROMPTMILL_API_KEY_2: 'the-second-key-of-tests',
+        });
+        expect(code, stderr).toBe(0);
+        expect(service.requests.length - before).toBe(7);
+        expect(stderr.match(/refused the first key/g)?.length).toBe(1);
+        expect(stderr).not.toContain('-key-of-tests');
       });
-      expect(code, stderr).toBe(0);
-      expect(service.requests.length - before).toBe(7);
-      expect(stderr.match(/refused the first key/g)?.length).toBe(1);
-      expect(stderr).not.toContain('-key-of-tests');
-    });
-  });
+    },
+  );
 }

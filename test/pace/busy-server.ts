@@ -14,8 +14,10 @@ export interface BusyServer {
   readonly silent?: readonly [from: number, to: number];
   readonly concurrency: number;
   /** Most calls at once before they are answered. @default concurrency */
-  readonly unheard?: number;
+  readonly untilAnswered?: number;
   readonly timeoutMs: number;
+  /** Time between an answer and the next call in its place. @default 0 */
+  readonly gapMs?: number;
   readonly lastMs: number;
 }
 
@@ -35,8 +37,16 @@ interface Call {
 
 /** Calls the server as a worker does, and tells what came of it minute by minute. */
 export function callBusyServer(server: BusyServer, random: () => number): Minute[] {
-  const { slots, serviceMs, worksOnCutCalls = false, silent = [0, 0], concurrency, timeoutMs } = server;
-  const start = new SlowStart(concurrency, server.unheard);
+  const {
+    slots,
+    serviceMs,
+    worksOnCutCalls = false,
+    silent = [0, 0],
+    gapMs = 0,
+    concurrency,
+    timeoutMs,
+  } = server;
+  const start = new SlowStart(concurrency, server.untilAnswered);
   const late = new LateCalls();
   const outage = new Outage();
   const line: Call[] = [];
@@ -48,6 +58,8 @@ export function callBusyServer(server: BusyServer, random: () => number): Minute
   let rows = 0;
   let inFlight = 0;
   let busy = 0;
+  /** Places of calls whose next one has not begun. */
+  let away = 0;
 
   const later = (ms: number, happen: () => void): void => {
     const at = now + ms;
@@ -79,6 +91,9 @@ export function callBusyServer(server: BusyServer, random: () => number): Minute
     outage.answered();
     if (late.answered(call.startedAt, timeoutMs, now)) start.late(now);
     start.answered(now - call.startedAt, inFlight--, now);
+    if (gapMs === 0) return;
+    away++;
+    later(gapMs, () => away--);
   };
   const expire = (call: Call): void => {
     if (call.ended) return;
@@ -108,7 +123,7 @@ export function callBusyServer(server: BusyServer, random: () => number): Minute
   const callMore = (): void => {
     // In an outage one call at a time tries.
     const most = outage.view === null ? start.limit : outage.view.until > now ? 0 : 1;
-    while (inFlight < most) {
+    while (inFlight + away < most) {
       const call = { row: rows++, startedAt: now, ended: false };
       inFlight++;
       line.push(call);

@@ -172,7 +172,7 @@ export class Fleet {
       queue: 'q',
       limits,
       ceiling,
-      unheard: ceiling,
+      untilAnswered: ceiling,
       underWay: () => underWay,
       onConcurrency: (limit) => {
         most = limit;

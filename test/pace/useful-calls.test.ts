@@ -6,9 +6,9 @@ const about = (ms: number) => (random: () => number) => ms * (0.5 + random());
 const uneven = (ms: number) => (random: () => number) => -ms * Math.log(1 - random());
 
 const MINUTE = 60_000;
-const AUTO = { concurrency: 100, unheard: 20, timeoutMs: 120_000, lastMs: 12 * MINUTE };
+const AUTO = { concurrency: 100, untilAnswered: 20, timeoutMs: 120_000, lastMs: 12 * MINUTE };
 
-const minutesOf = (server: Pick<BusyServer, 'slots' | 'serviceMs'>, seed: number): Minute[] =>
+const minutesOf = (server: Pick<BusyServer, 'slots' | 'serviceMs' | 'gapMs'>, seed: number): Minute[] =>
   callBusyServer({ ...AUTO, ...server }, seeded(seed)).slice(0, 12);
 
 describe('limits.concurrency: auto', () => {
@@ -42,6 +42,15 @@ describe('limits.concurrency: auto', () => {
     expect(minutes.map(({ atOnce }) => atOnce)).toEqual([100, 100, 100]);
     const answered = minutes.reduce((sum, minute) => sum + minute.answered, 0);
     expect((answered * ms) / (3 * MINUTE * 100)).toBeGreaterThan(0.98);
+  });
+
+  it('are found also where each next call waits for the store', () => {
+    for (const seed of [1, 2]) {
+      const atOnce = minutesOf({ slots: 4, serviceMs: about(1_000), gapMs: 20 }, seed).map(
+        (minute) => minute.atOnce,
+      );
+      expect(Math.max(...atOnce.slice(6)), `${seed}: ${atOnce}`).toBeLessThanOrEqual(20);
+    }
   });
 
   it('16 slots are used', () => {

@@ -43,6 +43,50 @@ it('a queue entry has all endpoints of its run, of one operation', () => {
   expect(decodeChunk(encodeChunk({ ...chunk(), endpoints: [] as never }))).toBeNull();
 });
 
+const conversation = [
+  { role: 'system', content: 'Judge.' },
+  { role: 'user', content: 'one' },
+] as const;
+const ofChat = (): Chunk => ({
+  ...chunk(),
+  endpoints: [{ ...chunk().endpoints[0], operation: 'chat' }],
+  parameters: { max_tokens: 5, logprobs: true, top_logprobs: 5, n: 3 },
+  rows: [
+    { row: 21, prompt: conversation, parameters: { seed: 1 } },
+    { row: 22, prompt: 'two', parameters: null },
+  ],
+});
+
+it('a queue entry of the chat operation is read as it was written', () => {
+  expect(decodeChunk(JSON.parse(JSON.stringify(encodeChunk(ofChat()))))).toEqual(ofChat());
+});
+
+it.each([
+  [
+    'messages of the other operation',
+    { ...chunk(), rows: [{ row: 21, prompt: conversation, parameters: null }] },
+  ],
+  ['parameters of the other operation', { ...chunk(), parameters: { seed: 1 } }],
+  [
+    'a row with parameters of the other operation',
+    { ...ofChat(), rows: [{ row: 21, prompt: 'a', parameters: { echo: true } }] },
+  ],
+  ['a role that is none', [{ role: 'boss', content: 'a' }]],
+  ['more in a message than is known', [{ role: 'user', content: 'a', url: 'http://elsewhere' }]],
+  [
+    'a content that is no text',
+    [{ role: 'user', content: [{ type: 'image_url', image_url: 'http://elsewhere' }] }],
+  ],
+  ['a content in parts', [{ role: 'user', content: [{ type: 'text', text: 'a' }] }]],
+  ['no messages', []],
+  ['too many messages', Array(2049).fill({ role: 'user', content: 'a' })],
+])('fault 58: a queue entry with %s is none of ours', (_, what) => {
+  const whole = Array.isArray(what)
+    ? { ...ofChat(), rows: [{ row: 21, prompt: what, parameters: null }] }
+    : what;
+  expect(decodeChunk(JSON.parse(JSON.stringify(encodeChunk(whole))))).toBeNull();
+});
+
 it('fault 8: no text of a queue entry has a NUL or half of a character in it', () => {
   const rows = [{ row: 21, prompt: '\0 \ud800', parameters: null }];
   const whole = encodeChunk({ ...chunk(), rows });

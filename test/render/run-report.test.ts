@@ -21,7 +21,7 @@ const reportOf = (changed: Partial<SummaryParts> = {}): RunReport =>
 
 /** What a job says that says nothing but its speed. */
 const LIMITS = [
-  ['calls at once', '20'],
+  ['most calls at once', '20'],
   ['requests a minute', '600'],
   ['time for a call', '2 min 0 s'],
   ['calls for a row, at most', '6'],
@@ -125,7 +125,7 @@ describe('a report', () => {
       },
     };
     expect(reportOf({ details: { ...details, limits } }).settings).toEqual([
-      ['calls at once', '20'],
+      ['most calls at once', '20'],
       ['requests a minute', '600'],
       ['tokens a minute', '90,000'],
       ['prompts in a request', '20'],

@@ -1,9 +1,10 @@
+import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import {
   chatBody,
+  completionBody,
   type Script,
-  type ScriptedRequest,
   type ScriptedService,
   startScriptedService,
 } from '../support/scripted-service.js';
@@ -14,12 +15,6 @@ const store = oneStore();
 const CHAT = { operation: 'chat', deployment: 'lm-35-turbo' };
 const LABELS = { labels: ['positive', 'negative', 'neutral'] };
 
-/** Text of the last message: what a row asks. */
-const questionOf = ({ body }: ScriptedRequest): string => {
-  const messages: unknown = body['messages'];
-  return Array.isArray(messages) ? String(messages.at(-1)?.content) : '';
-};
-
 describe('the chat operation', () => {
   let work: Workplace;
   let service: ScriptedService;
@@ -27,7 +22,7 @@ describe('the chat operation', () => {
   beforeEach(async () => {
     work = new Workplace();
     work.write('in.csv', 'id,review\n1,Good\n2,Bad\n3,Fine\n');
-    script = () => ({ json: chatBody() });
+    script = () => ({});
     service = await startScriptedService((request) => script(request));
   });
   afterEach(async () => {
@@ -178,7 +173,7 @@ describe('the chat operation', () => {
 
   it('asks again with all messages, and the last one says what was wrong', async () => {
     script = (request) => ({
-      json: chatBody({ content: questionOf(request).startsWith('(') ? 'negative' : 'what?' }),
+      json: chatBody({ content: request.prompt.startsWith('(') ? 'negative' : 'what?' }),
     });
     const ended = await run(
       { system: 'Judge.', answer: { ...LABELS, on_invalid: { ask_again: 1 } } },
@@ -210,7 +205,7 @@ describe('the chat operation', () => {
 
   it('records a refusal as a completed row without an answer, and counts it as invalid', async () => {
     script = (request) => ({
-      json: questionOf(request).includes('Bad')
+      json: request.prompt.includes('Bad')
         ? chatBody({ content: null, refusal: "I can't judge that.", completion_tokens: 7 })
         : chatBody(),
     });
@@ -241,8 +236,8 @@ describe('the chat operation', () => {
   });
 
   it('asks again after a refusal, where answers that do not fit are', async () => {
-    script = ({ count }) => ({
-      json: count === 1 ? chatBody({ content: null, refusal: 'No.' }) : chatBody(),
+    script = ({ total }) => ({
+      json: total === 1 ? chatBody({ content: null, refusal: 'No.' }) : chatBody(),
     });
     const ended = await run({ answer: { ...LABELS, on_invalid: { ask_again: 1 } } }, '--limit', '1');
     expect(ended.code, ended.stderr).toBe(0);
@@ -309,7 +304,7 @@ describe('the chat operation', () => {
   });
 
   it('stops where the service answers in the form of the other operation', async () => {
-    script = () => ({});
+    script = () => ({ json: completionBody() });
     const ended = await run({});
     expect(ended.code, ended.stderr).toBe(3);
     expect(ended.stderr.replace(/\s+/g, ' ')).toMatch(
@@ -344,9 +339,9 @@ describe('the chat operation', () => {
 
   it('calls refused and cut rows again with retry, and counts what both calls took', async () => {
     script = (request) => ({
-      json: questionOf(request).includes('Good')
+      json: request.prompt.includes('Good')
         ? chatBody({ content: '', finish_reason: 'length' })
-        : questionOf(request).includes('Bad')
+        : request.prompt.includes('Bad')
           ? chatBody({ content: null, refusal: 'No.' })
           : chatBody(),
     });
@@ -452,17 +447,21 @@ describe('the chat operation', () => {
     expect(work.records('out.csv')).toMatchObject([{ answer: '', confidence: '0.7', abstained: 'true' }]);
   });
 
-  it('has several choices vote', async () => {
+  it('has several choices vote, and a refusal or a text that was used up is no vote', async () => {
     script = () => {
       const body = chatBody();
-      const texts = ['positive', 'negative', 'positive'];
-      const choices = texts.map((content, index) => ({ ...body.choices[0], index, message: { content } }));
+      const bodies = [
+        chatBody({ content: '', finish_reason: 'length' }),
+        chatBody({ content: '', refusal: 'No.' }),
+        ...['positive', 'negative', 'positive'].map((content) => chatBody({ content })),
+      ];
+      const choices = bodies.map(({ choices: [choice] }, index) => ({ ...choice, index }));
       return { json: { ...body, choices } };
     };
-    const ended = await run({ answer: { ...LABELS, votes: 3 } }, '--limit', '1');
+    const ended = await run({ answer: { ...LABELS, votes: 5 } }, '--limit', '1');
     expect(ended.code, ended.stderr).toBe(0);
-    expect(bodies()[0]).toMatchObject({ n: 3 });
-    expect(work.records('out.csv')).toMatchObject([{ answer: 'positive', confidence: '0.666667' }]);
+    expect(bodies()[0]).toMatchObject({ n: 5 });
+    expect(work.records('out.csv')).toMatchObject([{ answer: 'positive', confidence: '0.4', refusal: '' }]);
   });
 
   it.each(['temperature', 'logprobs'])('says votes where a reasoning model refuses %s', async (field) => {
@@ -475,6 +474,24 @@ describe('the chat operation', () => {
     expect(ended.stderr.replace(/\s+/g, ' ')).toContain(
       'write answer.votes: 5 in place of answer.confidence',
     );
+  });
+
+  it('answers the sample job', async () => {
+    for (const file of ['jobs/chat.yaml', 'samples/reviews.csv']) work.write(file, readFileSync(file));
+    const answer = { sentiment: 'positive', topic: 'price', would_buy_again: null };
+    script = () => ({ json: chatBody({ content: JSON.stringify(answer), cached_tokens: 5 }) });
+    const ended = await work.call(['run', 'jobs/chat.yaml', '--limit', '12'], {
+      PROMPTMILL_BASE_URL: service.url,
+      ...store(),
+    });
+    expect(ended.code, ended.stderr).toBe(0);
+    expect(bodies()[0]).toMatchObject({
+      messages: [{ role: 'system' }, { role: 'user', content: expect.stringContaining('Review: ') }],
+      response_format: { json_schema: { strict: true } },
+    });
+    expect(work.records('out/facts.csv')[0]).toMatchObject({
+      ...{ status: 'completed', sentiment: 'positive', topic: 'price', cached_tokens: '5', refusal: '' },
+    });
   });
 
   const check = async (job: object) => {

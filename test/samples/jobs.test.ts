@@ -7,6 +7,7 @@ import type { Row } from '../../src/core/model.js';
 import { randomFrom } from '../../src/core/random.js';
 import { answer } from '../../src/emulator/answers/answer.js';
 import { readPrompt } from '../../src/emulator/answers/read-prompt.js';
+import { askedText } from '../../src/prompt/row-request.js';
 import { compileTemplate } from '../../src/prompt/template.js';
 import { rows, survey } from '../../src/source/source.js';
 import { said } from '../answer/said.js';
@@ -30,8 +31,13 @@ async function prompts(path: string): Promise<{ row: Row; prompt: string }[]> {
 
 const files = readdirSync('jobs').map((file) => join('jobs', file));
 
-it('there are three sample jobs', () => {
-  expect(files.sort()).toEqual(['jobs/extraction.yaml', 'jobs/nightly.yaml', 'jobs/sentiment.yaml']);
+it('there are four sample jobs', () => {
+  expect(files.sort()).toEqual([
+    'jobs/chat.yaml',
+    'jobs/extraction.yaml',
+    'jobs/nightly.yaml',
+    'jobs/sentiment.yaml',
+  ]);
 });
 
 describe.each(files)('%s', (path) => {
@@ -50,12 +56,14 @@ describe.each(files)('%s', (path) => {
     const [column = ''] = job.input.require;
     for (const { row, prompt } of await prompts(path)) {
       expect(prompt).toContain(String(row.fields.get(column)));
-      expect(prompt).toMatch(/\n\w+:$/);
+      if (job.endpoint.operation === 'completions') expect(prompt).toMatch(/\n\w+:$/);
     }
   });
 
   it('names every label or property of its answer in the prompt', () => {
-    const { answer, prompt } = readJobFile(path);
+    const job = readJobFile(path);
+    const { answer } = job;
+    const prompt = askedText(job);
     const properties = answer.kind === 'json' ? answer.schema['properties'] : {};
     const names =
       answer.kind === 'labels'

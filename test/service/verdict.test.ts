@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Exchange, FailureCode } from '../../src/service/exchange.js';
-import { completions } from '../../src/service/operation.js';
+import { completions, OPERATIONS, type Operation } from '../../src/service/operation.js';
 import { verdicts } from '../../src/service/verdict.js';
 import { completionBody } from '../support/scripted-service.js';
 import { FORMS, failed, gateway, model, retry, stop, wait } from './verdict-table.js';
@@ -8,11 +8,16 @@ import { FORMS, failed, gateway, model, retry, stop, wait } from './verdict-tabl
 const NOW = Date.UTC(2025, 0, 1);
 
 /** The verdict on an exchange with a single prompt. */
-const verdict = (exchange: Exchange, now: number, choices = 1) =>
-  verdicts(exchange, now, { prompts: 1, choices, withLogprobs: false, operation: completions }, 2)[0];
+const verdict = (exchange: Exchange, now: number, choices = 1, operation: Operation = completions) =>
+  verdicts(exchange, now, { prompts: 1, choices, withLogprobs: false, operation }, 2)[0];
 
 /** The verdict on a response; a body that is no string is sent as JSON. */
-const judge = (status: number, body: unknown = '', headers: Record<string, string> = {}) =>
+const judge = (
+  status: number,
+  body: unknown = '',
+  headers: Record<string, string> = {},
+  operation: Operation = completions,
+) =>
   verdict(
     {
       kind: 'response',
@@ -22,11 +27,19 @@ const judge = (status: number, body: unknown = '', headers: Record<string, strin
       latency_ms: 12,
     },
     NOW,
+    1,
+    operation,
   );
 
 describe('the verdict on a response', () => {
   it.each(FORMS)('%s: %i', (_, status, body, expected) => {
     expect(judge(status, body)).toMatchObject(expected);
+  });
+
+  it('an error means the same in every operation', () => {
+    for (const operation of OPERATIONS)
+      for (const [name, status, body, expected] of FORMS.filter(([, code]) => code >= 300))
+        expect(judge(status, body, {}, operation), `${operation.name}: ${name}`).toMatchObject(expected);
   });
 
   it('a conversation model: the hint says which models fit', () => {

@@ -161,3 +161,10 @@ test.skipIf(absent)('the clothing reviews are read whole', async () => {
   expect(surveyed.columns.slice(0, 2)).toEqual(['column_1', 'Clothing ID']);
   expect(rows.filter((row) => row.fields.get('Review Text') === '')).toHaveLength(42);
 });
+
+test('fault 70: a record of many short cells counts as the memory that they take, and not as its bytes', async () => {
+  const names = Array.from({ length: 1_000 }, (_, i) => `c${i}`).join(',');
+  const { rows } = await read({ path: input('many.csv', `${names}\n${'1,'.repeat(999)}1\n`) });
+  expect(rows[0]?.bytes).toBe(2_000);
+  expect(rows[0]?.memoryBytes).toBeGreaterThan(20_000);
+});

@@ -11,7 +11,7 @@ export interface ScriptedRequest {
   readonly text: string;
   /** The body as JSON; `{}` when it is no JSON object. */
   readonly body: { readonly [field: string]: unknown };
-  /** `body.prompt`, or an empty string. */
+  /** `body.prompt`, or the text of the last of `body.messages`, or an empty string. */
   readonly prompt: string;
   /** Which call for this prompt this is, from 1. */
   readonly count: number;
@@ -35,7 +35,7 @@ export type ScriptedReply =
       /** @default 200 */
       readonly status?: number;
       readonly headers?: Readonly<Record<string, string>>;
-      /** The body, as JSON. @default `completionBody()`, when no `text` is given */
+      /** The body, as JSON. @default a valid one of the operation, when no `text` is given */
       readonly json?: unknown;
       /** The body, as it is. */
       readonly text?: string;
@@ -72,7 +72,7 @@ export interface ScriptedService {
 
 /**
  * Starts a scripted service.
- * @param script @default every call gets `completionBody()`
+ * @param script @default every call gets a valid answer of its operation
  * @param tls key and certificate in PEM, for https
  * @param port @default a free one
  */
@@ -90,7 +90,9 @@ export async function startScriptedService(
     for await (const chunk of incoming) chunks.push(chunk);
     const text = Buffer.concat(chunks).toString('utf8');
     const body = objectOf(text);
-    const prompt = typeof body['prompt'] === 'string' ? body['prompt'] : '';
+    const messages = body['messages'];
+    const asked = Array.isArray(messages) ? messages.at(-1)?.content : body['prompt'];
+    const prompt = typeof asked === 'string' ? asked : '';
     const count = (counts.get(prompt) ?? 0) + 1;
     counts.set(prompt, count);
     const { method = '', url = '', headers } = incoming;
@@ -101,7 +103,9 @@ export async function startScriptedService(
     response.on('close', () => {
       if (!response.writableFinished) hungUp.abort();
     });
-    send(await script(request), response);
+    const reply = await script(request);
+    const usual = url.includes('/chat/completions') ? chatBody : completionBody;
+    send(reply, response, usual);
   };
 
   const listener = (incoming: IncomingMessage, response: ServerResponse): void => {
@@ -134,7 +138,7 @@ export async function startScriptedService(
   };
 }
 
-function send(reply: ScriptedReply, response: ServerResponse): void {
+function send(reply: ScriptedReply, response: ServerResponse, usual: () => object): void {
   const { socket } = response;
   if (reply === 'hang' || socket === null) return;
   if (reply === 'reset') {
@@ -146,7 +150,7 @@ function send(reply: ScriptedReply, response: ServerResponse): void {
     socket.end(raw);
     return;
   }
-  const body = Buffer.from(reply.text ?? JSON.stringify(reply.json ?? completionBody()));
+  const body = Buffer.from(reply.text ?? JSON.stringify(reply.json ?? usual()));
   const headers = { 'content-type': 'application/json', ...reply.headers };
   const closeConnection = (): void => {
     socket.end();

@@ -73,7 +73,7 @@ export function startWorkerProcess(options: WorkerProcessOptions): Child {
     const place = {
       store,
       concurrency: ${concurrency},
-      batcher: new Batcher(store.ledger, log, ${concurrency}),
+      batcher: new Batcher(store.ledger, log),
       name: 'without-a-heartbeat',
       queueOf: ({ deployment }) => queueName(deployment, address.baseUrl + '/' + address.segment),
       onCall: () => {},

@@ -60,7 +60,7 @@ describe.runIf(haveRedis())('a worker of a fleet', () => {
       store,
       address,
       keys: new KeyRing(['a-key-for-tests-only']),
-      ...{ concurrency: 8, unheard: 8 },
+      ...{ concurrency: 8, untilAnswered: 8 },
       deployments: null,
       log: pino({ level: 'info' }, { write: (line) => logged.push(line) }),
       say: (line) => said.push(line),

@@ -112,7 +112,7 @@ class TestWorker {
     concurrency = 100,
   ) {
     const begun = { run: 'run', calls: { ...NO_CALLS, ...spent } };
-    this.batcher = new Batcher(ledger as unknown as Ledger, pino({ level: 'silent' }), concurrency, begun);
+    this.batcher = new Batcher(ledger as unknown as Ledger, pino({ level: 'silent' }), begun);
     const caller: Pick<Caller, 'call'> = {
       call: async (_, rows) =>
         Promise.all(rows.map(({ row }) => new Promise<Verdict>((end) => this.called.push({ row, end })))),

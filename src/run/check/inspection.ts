@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import type { Outcome, Parameters, Problem, Prompt, Row } from '../../core/model.js';
 import { OffsetIndex } from '../../core/offset-index.js';
-import { promptText } from '../../prompt/prompt-text.js';
+import { promptText, shownText } from '../../prompt/prompt-text.js';
 import { isRepeatable, requestText } from '../../prompt/reuse-keys.js';
 import { emptyFields, type RowRequest } from '../../prompt/row-request.js';
 import { answerBytes, LARGEST_ANSWER } from '../../service/answer-size.js';
@@ -178,7 +178,7 @@ export class Inspection {
     this.#tokens = added(this.#tokens, sums);
     this.#otherScripts += tokens * Math.min(1, Buffer.byteLength(text) / Math.max(1, text.length) - 1);
     if (tokens > (this.#longest?.tokens ?? -1)) this.#longest = { row: number, line, tokens };
-    this.#first ??= { row: number, line, tokens, parameters, text };
+    this.#first ??= { row: number, line, tokens, parameters, text: shownText(prompt) };
     return false;
   }
 
