@@ -153,9 +153,8 @@ export class Lane {
 
   /** Puts it aside while others go on. */
   stop(problem: Problem): void {
-    const level = this.#stopped === null ? 'warn' : 'info';
+    if (this.#stopped === null) this.#log.warn(`${this.name}: ${problem.message} The other endpoints go on.`);
     this.#stopped = { problem, probeAt: steadyNow() + PROBE_MS };
-    this.#log[level](`${this.name}: ${problem.message} The other endpoints go on.`);
   }
 
   /** Whether one more row would be called soon. In an outage one row probes. */
@@ -408,7 +407,12 @@ export class Route {
     const { length } = endpoints;
     const most = context.concurrency - (length - 1) * Math.floor(context.concurrency / (2 * length));
     const untilAnswered = Math.min(most, context.untilAnswered ?? most);
-    const shared = { ...context, concurrency: most, untilAnswered, tellsEndpoint: length > 1 };
+    const shared = {
+      ...context,
+      concurrency: most,
+      untilAnswered,
+      tellsEndpoint: length > 1 || context.tellsEndpoint === true,
+    };
     const paused = (): Promise<void> => this.#paused();
     this.lanes = mapped(endpoints, (endpoint) => new Lane(shared, endpoint, served, this, paused));
     this.#looking = endpoints.length === 1 ? null : setInterval(() => this.line.offer(), LOOK_MS).unref();
@@ -454,7 +458,8 @@ export class Route {
 
   /** Where no lane may call, the first to ask finds that out, and the rows go back to the queue. */
   mayTake(lane: Lane): boolean {
-    if (this.lanes.length === 1 || this.waitingMs > 0 || this.#going.length === 0) return true;
+    if (this.lanes.length === 1 || this.#going.length === 0) return true;
+    if (lane.stopped === null && this.waitingMs > 0) return true;
     return lane.hasRoom && (this.served.route === 'balance' || this.#isNext(lane));
   }
 
@@ -514,16 +519,23 @@ export class Lanes {
     return [...this.#others.values()].flatMap(({ lanes }) => lanes);
   }
 
-  /** At the address of the first endpoint. */
+  /** To one of the endpoints, or to another deployment at the address of the only one. */
   to(deployment: string): Route {
     const known = this.#others.get(deployment);
     if (known !== undefined) return known;
     const { context, served } = this;
+    const several = served.endpoints.length > 1;
     // The quota in the job is that of its own deployment.
     const quota = { requestsPerMinute: null, tokensPerMinute: null };
-    const endpoint = { ...served.endpoints[0], name: deployment, deployment, quota };
+    const other = { ...served.endpoints[0], name: deployment, deployment, quota };
+    const endpoint = served.endpoints.find(({ name }) => several && name === deployment) ?? other;
     // The entries of its rows are delayed one by one.
-    const route = new Route(context, [endpoint], { ...served, answered: true }, async () => {});
+    const route = new Route(
+      { ...context, tellsEndpoint: several },
+      [endpoint],
+      { ...served, answered: true },
+      async () => {},
+    );
     this.#others.set(deployment, route);
     return route;
   }

@@ -15,7 +15,7 @@ import type { WorkerHeartbeat } from '../ops/heartbeat.js';
 import { WORKER_SAFE_MS } from '../ops/lost-workers.js';
 import { type OutageView, serviceWait } from '../pace/pauses.js';
 import type { Quota } from '../pace/shared-pace.js';
-import { type Chunk, type ChunkData, decodeChunk, executionOf } from '../queue/chunk.js';
+import { type Chunk, type ChunkAt, type ChunkData, decodeChunk, executionOf } from '../queue/chunk.js';
 import { ENTRY_LIMIT, KEEP_FAILED, MOST_LOSSES, REFUSED } from '../queue/chunk-queue.js';
 import { deploymentsOf, type EndpointSpec } from '../service/endpoint-spec.js';
 import { AnswerCheck } from './answer-check.js';
@@ -359,7 +359,7 @@ export class ChunkWorker implements Host {
    * Nothing can succeed until a person fixes the cause: tells the run's collector, wherever it is. This
    * process stops calling, unless the fault is that of another process's run.
    */
-  async stop(chunk: Chunk, problem: Problem): Promise<void> {
+  async stop(chunk: ChunkAt, problem: Problem): Promise<void> {
     const { store, ownRun } = this.context;
     const { run, execution } = chunk;
     if (problem.code === 'budget' || (OF_THE_RUN.has(problem.code) && run !== ownRun)) {
