@@ -10,7 +10,7 @@ import { percent } from './quota-trial.js';
 
 /**
  * How much of the quotas of two endpoints one run uses, where a third refuses its key. Counted by their emulators, from
- * ten seconds after the first call on; then again while the first is down, and after it has come back.
+ * twenty seconds after the first call on; then again while the first is down, and after it has come back.
  *
  *   npm run bench:endpoints -- [--seconds 40] [--down 60] [--configured] [--route balance] [--log]
  */
@@ -27,7 +27,7 @@ const QUOTA = { west: 600, east: 300 } as const;
 type Name = keyof typeof QUOTA;
 const NAMES: readonly Name[] = ['west', 'east'];
 /** Time in which the run finds the endpoint again, in seconds. */
-const SETTLE_S = 10;
+const SETTLE_S = 20;
 
 const folder = mkdtempSync(join(tmpdir(), 'promptmill-endpoints-'));
 const cli = join(import.meta.dirname, '../dist/cli.js');
