@@ -24,7 +24,7 @@ const WITHOUT_END = 2048;
 export const tokensOf = (prompt: string): number => prompt.split(' ').length + 1;
 
 /** What its template makes of a conversation. */
-export const templated = (messages: readonly { readonly role: string; readonly content: string }[]): string =>
+const templated = (messages: readonly { readonly role: string; readonly content: string }[]): string =>
   messages.map(({ role, content }) => `${role} ${content}`).join(' ');
 
 /** A script that answers like a build of the server. Each answer is `re` and the first word of the prompt, or of the last message. */
