@@ -23,12 +23,17 @@ export async function writeReviews(path: string, rows: number, promptKb: number)
  * any length.
  * @param onInvalid what is to be done about answers that do not fit. @default nothing
  */
-export function writeJob(folder: string, concurrency: number, onInvalid?: object): string {
-  const path = join(folder, onInvalid ? 'job-asking.yaml' : 'job.yaml');
+export function writeJob(
+  folder: string,
+  concurrency: number,
+  onInvalid?: object,
+  operation: 'completions' | 'chat' = 'completions',
+): string {
+  const path = join(folder, `job${onInvalid ? '-asking' : ''}${operation === 'chat' ? '-chat' : ''}.yaml`);
   writeFileSync(
     path,
     JSON.stringify({
-      service: { deployment: 'bench' },
+      service: { deployment: 'bench', operation },
       input: { path: 'rows.csv', require: ['review'] },
       prompt: `${QUESTION}\nReview: {{ review }}\nSentiment:`,
       parameters: { max_tokens: 5, temperature: 0, stop: ['\n'] },

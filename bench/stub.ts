@@ -1,7 +1,7 @@
 import { createServer, type Socket } from 'node:net';
 
 /**
- * A completions endpoint that answers with the same body, in a process of its own. It reads just enough HTTP/1.1 to find
+ * An endpoint that answers with the same body, of the operation that is called, in a process of its own. It reads just enough HTTP/1.1 to find
  * the end of a request, so that it costs less than any client under test. Prints its port on standard output.
  * GET /begin/200 forgets the calls so far and answers after 200 ms from now on; GET /stats tells of the calls since
  * (`EndpointStats`).
@@ -9,23 +9,24 @@ import { createServer, type Socket } from 'node:net';
 let latencyMs = Number(process.argv[2] ?? 0);
 /** When each call came, in milliseconds since the epoch. */
 let calls: number[] = [];
-const body = JSON.stringify({
-  id: 'cmpl-bench',
-  object: 'text_completion',
-  created: 1_700_000_000,
-  model: 'lm-35-turbo-instruct',
-  prompt_filter_results: [{ prompt_index: 0, content_filter_results: safe() }],
-  choices: [
-    { text: ' positive', index: 0, finish_reason: 'stop', logprobs: null, content_filter_results: safe() },
-  ],
-  usage: { prompt_tokens: 60, completion_tokens: 1, total_tokens: 61 },
-});
+const body = (object: string, model: string, said: object): string =>
+  JSON.stringify({
+    id: 'cmpl-bench',
+    object,
+    created: 1_700_000_000,
+    model,
+    prompt_filter_results: [{ prompt_index: 0, content_filter_results: safe() }],
+    choices: [{ ...said, index: 0, finish_reason: 'stop', logprobs: null, content_filter_results: safe() }],
+    usage: { prompt_tokens: 60, completion_tokens: 1, total_tokens: 61 },
+  });
 const GET = Buffer.from('GET ');
 const response = (text: string): Buffer =>
   Buffer.from(
     `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
   );
-const reply = response(body);
+const completion = response(body('text_completion', 'lm-35-turbo-instruct', { text: ' positive' }));
+const message = { role: 'assistant', content: 'positive', refusal: null };
+const answer = response(body('chat.completion', 'lm-35-turbo', { message }));
 
 /** What GET /stats tells. The middle is from the first tenth of the calls to the last. */
 export interface EndpointStats {
@@ -78,11 +79,13 @@ function serve(socket: Socket): void {
         pending = pending.subarray(end + 4);
         continue;
       }
-      const length = /content-length: (\d+)/i.exec(pending.toString('latin1', 0, end))?.[1] ?? '0';
+      const head = pending.toString('latin1', 0, end);
+      const length = /content-length: (\d+)/i.exec(head)?.[1] ?? '0';
       const total = end + 4 + Number(length);
       if (pending.length < total) return;
       pending = pending.subarray(total);
       calls.push(now());
+      const reply = head.includes('/chat/completions') ? answer : completion;
       if (latencyMs === 0) socket.write(reply);
       else setTimeout(() => socket.write(reply), latencyMs);
     }

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import * as z from 'zod';
 import { CALLS, eachOf } from '../core/counters.js';
+import { count } from '../core/figures.js';
 import { type AnswerSource, type Problem, STATUSES, type Tokens, type Usage } from '../core/model.js';
 import { writtenSchema } from '../output/written.js';
 import { driftSchema } from './drift.js';
@@ -375,11 +376,21 @@ export function outcomeParts(summary: Reconciled): [name: string, rows: number][
 }
 
 /** Completed rows without an answer, by why. */
-export const unanswered = (summary: Reconciled): [name: string, rows: number][] => [
+const unanswered = (summary: Reconciled): [name: string, rows: number][] => [
   ['invalid', summary.answers_invalid],
   ['refused', summary.answers_refused],
   ['abstained', summary.answers_abstained],
 ];
+
+/** `answers.invalid 7`, and what else left completed rows without an answer. */
+export const unansweredTexts = (summary: Reconciled): string[] =>
+  unanswered(summary).flatMap(([name, of]) => (of === 0 ? [] : [`answers.${name} ${count(of)}`]));
+
+/** Refusals included: what `answer.require` counts as invalid. */
+export const invalidIn = ({
+  answers_invalid: invalid,
+  answers_refused: refused,
+}: Pick<Summary, 'answers_invalid' | 'answers_refused'>): number => invalid + refused;
 
 export type Reconciled = Pick<Summary, 'rows' | 'answers_invalid' | 'answers_refused' | 'answers_abstained'>;
 

@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import { failedCodes, retryCommandFor } from '../account/retry-command.js';
-import { type StoredSummary, summaryText } from '../account/summary.js';
+import { invalidIn, type StoredSummary, summaryText } from '../account/summary.js';
 import { type RunFlags, recordOptions, type Settings } from '../config/settings.js';
 import { either, UsageError } from '../core/errors.js';
 import { counted } from '../core/figures.js';
@@ -180,8 +180,7 @@ function print(
   settings: Settings,
 ): void {
   const { jobFile, emulated } = settings;
-  const { answers_abstained, answers_invalid, answers_refused } = summary;
-  const forReview = answers_abstained + answers_invalid + answers_refused > 0 ? review : null;
+  const forReview = summary.answers_abstained + invalidIn(summary) > 0 ? review : null;
   const written: [string, string][] =
     files === null
       ? []

@@ -1,4 +1,4 @@
-import type { Summary } from '../account/summary.js';
+import { invalidIn, type Summary } from '../account/summary.js';
 import { sumOf } from '../account/tally.js';
 import { clipped } from '../core/figures.js';
 import { isObject, valueText } from '../core/json.js';
@@ -123,11 +123,11 @@ const answerOf = (record: OutputRecord): string => valueText(record.get('answer'
 
 /** Rows per group: all that need a look if there is room; of the others equal numbers for each answer. */
 function quotas(summary: Summary): Map<string, number> {
-  const { rows, answers, answers_invalid, answers_refused, answers_abstained } = summary;
+  const { rows, answers, answers_abstained } = summary;
   const problems = new Map<string, number>([
     ['failed', rows.failed],
     ['filtered', rows.filtered],
-    ['invalid', answers_invalid + answers_refused],
+    ['invalid', invalidIn(summary)],
     ['abstained', answers_abstained],
   ]);
   const others = rows.total - sumOf(Object.fromEntries(problems));

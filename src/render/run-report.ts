@@ -1,6 +1,6 @@
 import { retryCommandFor } from '../account/retry-command.js';
 import type { Scores } from '../account/scores.js';
-import { calledPerSecond, type StoredSummary, type Summary } from '../account/summary.js';
+import { calledPerSecond, invalidIn, type StoredSummary, type Summary } from '../account/summary.js';
 import { pointsOf } from '../account/timeline.js';
 import { count, counted, duration, moment, rate } from '../core/figures.js';
 import { shellWord } from '../core/started.js';
@@ -92,7 +92,7 @@ function verdictOf(summary: StoredSummary, output: string): Verdict {
     ...(abstained > 0 ? [`${counted(abstained, 'row')} abstained`] : []),
   ];
   return {
-    state: rows.failed > 0 ? 'some_failed' : invalid + refused > 0 ? 'some_invalid' : 'finished',
+    state: rows.failed > 0 ? 'some_failed' : invalidIn(summary) > 0 ? 'some_invalid' : 'finished',
     text:
       problems.length === 0
         ? 'Finished: every row is answered, filtered or skipped.'
@@ -103,14 +103,16 @@ function verdictOf(summary: StoredSummary, output: string): Verdict {
 
 /** @param output its current path */
 function nextSteps(summary: StoredSummary, output: string): Verdict['next'] {
-  const { rows, answers_invalid: invalid, answers_abstained: abstained, merged_review: merged } = summary;
+  const { rows, answers_abstained: abstained, merged_review: merged } = summary;
   // The command asks for a job that the summary does not name.
   const job = summary.job_file === undefined ? ' --job FILE' : '';
   const step = (text: string, command: string) => ({ text, command: escapeControls(command) + job });
   const retry = retryCommandFor(output, summary.emulated);
   return [
     ...(rows.failed > 0 ? [step('Call the rows that failed again, in place:', retry)] : []),
-    ...(invalid > 0 ? [step('Call the rows with an invalid answer again:', `${retry} --invalid`)] : []),
+    ...(invalidIn(summary) > 0
+      ? [step('Call the rows with an invalid answer again:', `${retry} --invalid`)]
+      : []),
     ...(abstained > 0 && merged === undefined
       ? [
           step(

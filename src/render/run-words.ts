@@ -1,4 +1,4 @@
-import { type Reconciled, type Summary, unanswered } from '../account/summary.js';
+import { type Reconciled, type Summary, unansweredTexts } from '../account/summary.js';
 import { count } from '../core/figures.js';
 import { STATUSES } from '../core/model.js';
 import { escapeControls } from './terminal-text.js';
@@ -13,10 +13,7 @@ export const REHEARSAL = ' (rehearsal, answered by an emulator)';
 export function reconciliation(summary: Reconciled): string {
   const { rows } = summary;
   const parts = STATUSES.map((status) => `${count(rows[status])} ${status}`);
-  const answers = unanswered(summary).flatMap(([name, of]) =>
-    of === 0 ? [] : [`answers.${name} ${count(of)}`],
-  );
-  return [`${count(rows.total)} rows = ${parts.join(' + ')}`, ...answers].join('; ');
+  return [`${count(rows.total)} rows = ${parts.join(' + ')}`, ...unansweredTexts(summary)].join('; ');
 }
 
 /** Empty for a run that finished and missed nothing. */

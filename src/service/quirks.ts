@@ -13,6 +13,15 @@ interface Saying {
 const NO_MODEL: Saying['status'] = [400, 404];
 
 const SAYINGS = {
+  other_operation: [
+    { status: [400, 404], words: /does not work with the specified model|is (not )?a chat model/i },
+    // vLLM: a base model, and one that was started for embeddings.
+    {
+      status: [400, 404, 501],
+      words:
+        /^as of transformers \S+ default chat template is no longer allowed\b|^the model does not support (chat )?completions api\b/i,
+    },
+  ],
   /** A field of the request: no pause mends that. */
   unsupported: [
     { status: [501] },
@@ -33,8 +42,13 @@ const SAYINGS = {
   ],
   /** The field with a JSON Schema, or the schema. */
   schema: [{ status: [400, 422, 501, 500], words: /\b(response_format|json_schema|json schema|grammar)\b/i }],
-  /** A reasoning model, to a chat request with `max_tokens`. */
-  newer_limit: [{ status: [400], words: /^.{0,80}\bmax_tokens\b.{0,120}\bmax_completion_tokens\b/i }],
+  /** A reasoning model, to a chat request with `max_tokens`. vLLM names both where the prompt leaves no room for them. */
+  newer_limit: [
+    {
+      status: [400],
+      words: /^(?!.{0,80}\btoo large\b).{0,80}\bmax_tokens\b.{0,120}\bmax_completion_tokens\b/i,
+    },
+  ],
   too_many_choices: [
     // llama.cpp: before December 2025 it gave one; since then one for each slot, refused in older and newer words.
     { status: ['5xx'], words: /^only one completion choice is allowed\b/i },

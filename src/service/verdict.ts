@@ -286,9 +286,7 @@ const RULES: readonly Rule[] = [
   { when: statusIs(401), kind: 'retry', code: 'unauthorized', possiblyBilled: false },
   { when: statusIs(407), kind: 'stop', code: 'proxy_unauthorized', hint: PROXY_USER },
   {
-    when: (error) =>
-      error.code === 'OperationNotSupported' ||
-      says(error, /does not work with the specified model|is a chat model/i),
+    when: (error) => error.code === 'OperationNotSupported' || means('other_operation')(error),
     kind: 'stop',
     code: 'operation_not_supported',
     hint: otherDeployment,

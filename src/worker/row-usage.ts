@@ -5,11 +5,12 @@ import { estimateTokens, loadTokenizer } from '../prompt/tokens.js';
 import type { ChunkRow } from '../queue/chunk.js';
 import { type Model, modelBehind } from '../service/catalogue.js';
 import type { Deployed, EndpointSpec } from '../service/endpoint-spec.js';
+import { operationOf } from '../service/operation.js';
 import { candidatesOf } from '../service/parameters.js';
 import type { Final, Verdict } from '../service/verdict.js';
 import { AROUND, TokenRatio } from './token-ratio.js';
 
-type CalledDeployment = Deployed & Partial<Pick<EndpointSpec, 'style'>>;
+type CalledDeployment = Deployed & Partial<Pick<EndpointSpec, 'style' | 'operation'>>;
 
 /**
  * Gives each row its usage. Rows that share a request carry the usage of all of it; each gets its part, by
@@ -67,9 +68,11 @@ export function withRowUsage(
     odd || said === undefined || missing.prompts !== 'all'
       ? null
       : shares(said.prompt_tokens, prompts.map(count));
+  const { overhead } = operationOf({ operation: deployed.operation ?? 'completions' });
   return verdicts.map((verdict, i): Verdict => {
     const prompt = prompts[i] ?? '';
-    const most = mostBilled(count(prompt) + behind, parameters);
+    const around = overhead(rows[i]?.prompt ?? '');
+    const most = mostBilled(count(prompt) + around + behind, parameters);
     const texts = textsOf(completions[i] ?? null);
     const generated = texts.map((text) =>
       parameters.echo && text.startsWith(prompt) ? text.slice(prompt.length) : text,
@@ -84,7 +87,8 @@ export function withRowUsage(
         ? {
             oddUsage: 'guessed',
             mostUsage: {
-              prompt_tokens: ratio.most(prompt) + (parameters.suffix ? ratio.most(parameters.suffix) : 0),
+              prompt_tokens:
+                ratio.most(prompt) + around + (parameters.suffix ? ratio.most(parameters.suffix) : 0),
               completion_tokens: mostGenerated(completions[i] ?? null, generated, parameters),
             },
           }

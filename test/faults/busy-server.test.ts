@@ -4,9 +4,9 @@ import { type SlotServerOptions, slotServer } from '../support/slot-server.js';
 
 const place = scriptedPlace();
 
-it.each<[string, SlotServerOptions, concurrency: number, rows: number]>([
+it.each<[string, SlotServerOptions, concurrency: number, rows: number, operation?: 'chat']>([
   ['20 calls on one slot', { slots: 1, ms: 300 }, 20, 60],
-  ['64 calls on two slots', { slots: 2, ms: 150 }, 64, 200],
+  ['64 calls on two slots', { slots: 2, ms: 150 }, 64, 200, 'chat'],
   [
     '64 calls on two slots that go on with calls that were cut',
     { slots: 2, ms: 150, worksOnCutCalls: true },
@@ -15,12 +15,12 @@ it.each<[string, SlotServerOptions, concurrency: number, rows: number]>([
   ],
 ])(
   'fault 112: %s, and a time-out that is shorter than its line: the calls at once come down, and the log says so',
-  async (_, options, concurrency, rows) => {
+  async (_, options, concurrency, rows, operation) => {
     const { work, service } = place;
     const server = slotServer(options);
     place.script = server.script;
     const path = work.job({
-      service: { deployment: 'm', style: 'openai' },
+      service: { deployment: 'm', style: 'openai', operation },
       input: { path: work.rows(rows) },
       output: { path: 'out.jsonl' },
       limits: { concurrency, timeout_seconds: 3 },

@@ -3,9 +3,10 @@ import './figures.js';
 import type { Child } from '../support/children.js';
 import { describeEachFleet } from '../support/fleet.js';
 import { momentsOf } from '../support/kills.js';
+import { SERVICES, serviceOn } from '../support/operations.js';
 import { Workplace } from '../support/promptmill.js';
 import { RedisAdmin } from '../support/redis-admin.js';
-import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { haveRedis, startRedis } from '../support/servers.js';
 import { describeEachStore, describeMissing } from '../support/stores.js';
 import { Trial } from '../support/trial.js';
@@ -31,7 +32,7 @@ describeEachStore('a run with limits.unknown_outcome: hold', (store) => {
     service = await startScriptedService(async ({ prompt }) => {
       onCall();
       await new Promise((resolve) => setTimeout(resolve, 20));
-      return { json: completionBody({ text: ` answer to ${prompt}` }) };
+      return { answer: { text: ` answer to ${prompt}` } };
     });
   });
   afterEach(async () => {
@@ -46,7 +47,12 @@ describeEachStore('a run with limits.unknown_outcome: hold', (store) => {
       console.log(`killed at random times, SEED=${SEED}`);
       const env = { PROMPTMILL_BASE_URL: service.url, ...store().env };
       const limits = { concurrency: CONCURRENCY, chunk_size: 10, ...HOLD };
-      const path = work.job({ input: { path: work.rows(ROWS) }, output: { path: 'out.csv' }, limits });
+      const path = work.job({
+        service: serviceOn(store()),
+        input: { path: work.rows(ROWS) },
+        output: { path: 'out.csv' },
+        limits,
+      });
       for (const [calls, ms] of momentsOf(KILLS, ROWS - 120, SEED + store().kind.length)) {
         const running = work.start(['run', path], env);
         onCall = () => {
@@ -82,24 +88,29 @@ describeEachStore('a run with limits.unknown_outcome: hold', (store) => {
   );
 });
 
-describe('a run with limits.unknown_outcome: hold on embedded', () => {
+describe.each(SERVICES)('a run of $operation with limits.unknown_outcome: hold on embedded', (called) => {
   it(
-    'fault 89: calls no row again whose answer was lost on the way, and those again that were refused for certain',
+    'faults 25 and 89: calls no row again whose answer was lost on the way, and those again that were refused for certain',
     async ({ task }) => {
       const work = new Workplace();
       const service = await startScriptedService(({ prompt, count }) => {
         if (prompt === 'row 2') return 'reset';
-        if (prompt === 'row 4') return { json: completionBody(), truncate: 20 };
+        if (prompt === 'row 4') return { truncate: 20 };
         if (prompt === 'row 6') return 'hang';
         if (prompt === 'row 8') return { text: '<html>' };
         if (prompt === 'row 10' && count === 1) return { status: 503, json: {} };
         if (prompt === 'row 12' && count === 1)
           return { status: 429, headers: { 'retry-after': '1' }, json: {} };
-        return { json: completionBody({ text: ` re ${prompt}` }) };
+        return { answer: { text: ` re ${prompt}` } };
       });
       try {
         const limits = { concurrency: 4, chunk_size: 4, timeout_seconds: 2, ...HOLD };
-        const path = work.job({ input: { path: work.rows(14) }, output: { path: 'out.csv' }, limits });
+        const path = work.job({
+          service: called,
+          input: { path: work.rows(14) },
+          output: { path: 'out.csv' },
+          limits,
+        });
         const { code, stderr } = await work.call(['run', path], { PROMPTMILL_BASE_URL: service.url });
         expect(code, stderr).toBe(1);
         const lost = [2, 4, 6, 8];

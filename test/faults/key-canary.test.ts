@@ -2,8 +2,9 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, expect, it } from 'vitest';
+import { serviceOn } from '../support/operations.js';
 import { Workplace } from '../support/promptmill.js';
-import { completionBody, type ScriptedReply, startScriptedService } from '../support/scripted-service.js';
+import { type ScriptedReply, startScriptedService } from '../support/scripted-service.js';
 import { describeEachStore } from '../support/stores.js';
 
 const CANARY = 'canary-key-one-4f1b9d7c2e';
@@ -23,24 +24,20 @@ const FORMS: readonly ScriptedReply[] = [
   { status: 429, headers: { 'retry-after': '1' }, json: { error: { code: '429', message: SECOND } } },
   { text: `${SECOND} is no JSON` },
   { json: { error: { message: SECOND } } },
-  { json: completionBody({ text: `your key is ${SECOND}` }) },
-  { json: completionBody(), truncate: 30 },
+  { answer: { text: `your key is ${SECOND}` } },
+  { truncate: 30 },
   'reset',
   // In escapes.
   { status: 400, text: `{"error":{"code":"x","message":"no ${escaped((char) => `\\u${hex(char, 4)}`)}"}}` },
   { status: 400, text: `{"error":{"code":"x","message":"no ${SECOND.replaceAll('/', '\\/')}"}}` },
-  {
-    text: JSON.stringify(
-      completionBody({ text: `{"key":"${escaped((char) => `\\u${hex(char, 4).toUpperCase()}`)}"}` }),
-    ),
-  },
-  { json: completionBody({ text: `your key is ${encodeURIComponent(SECOND)}` }) },
-  { json: completionBody({ text: `your key is ${escaped((char) => `%${hex(char, 2)}`)}` }) },
-  { json: completionBody({ text: `your key is ${escaped((char) => `&#${char.charCodeAt(0)};`)}` }) },
+  { answer: { text: `{"key":"${escaped((char) => `\\u${hex(char, 4).toUpperCase()}`)}"}` } },
+  { answer: { text: `your key is ${encodeURIComponent(SECOND)}` } },
+  { answer: { text: `your key is ${escaped((char) => `%${hex(char, 2)}`)}` } },
+  { answer: { text: `your key is ${escaped((char) => `&#${char.charCodeAt(0)};`)}` } },
   { status: 400, json: { message: `no ${SECOND.replace('+', '&plus;').replace('/', '&sol;')}` } },
   { status: 400, text: `no ${escaped((char) => `&#x${hex(char, 2)};`)}` },
   { status: 500, json: { error: { message: `Authorization: Basic ${BASIC}` } } },
-  { json: completionBody({ text: `{"basic":"${BASIC.replaceAll('/', '\\/')}"}` }) },
+  { answer: { text: `{"basic":"${BASIC.replaceAll('/', '\\/')}"}` } },
 ];
 
 /** What may stand for a character, decoded without the code that is tested; a decoder goes over a text once. */
@@ -92,6 +89,7 @@ describeEachStore('faults 53 and 78: the keys', (store) => {
       work.write('redirect.csv', 'id,note\n999,x\n');
       const limits = { attempts: 2, concurrency: 4 };
       const job = work.job({
+        service: serviceOn(store()),
         input: { path: work.rows(44) },
         output: { path: 'out/r.jsonl' },
         limits,

@@ -2,8 +2,9 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { afterAll, expect, it } from 'vitest';
 import './figures.js';
+import { serviceOn } from '../support/operations.js';
 import { Workplace } from '../support/promptmill.js';
-import { completionBody, startScriptedService } from '../support/scripted-service.js';
+import { startScriptedService } from '../support/scripted-service.js';
 import { describeEachStore } from '../support/stores.js';
 
 const MB = 1024 * 1024;
@@ -19,12 +20,11 @@ describeEachStore('answers that nobody expects, in a run', (store) => {
     const large = 'word "x" '.repeat((12 * MB) / 9);
     const whole = 'y'.repeat(MB);
     const service = await startScriptedService(({ prompt }) => ({
-      json: completionBody({
-        text: prompt === 'row 1' ? whole : large,
-      }),
+      answer: { text: prompt === 'row 1' ? whole : large },
     }));
     try {
       const job = work.job({
+        service: serviceOn(store()),
         input: { path: work.rows(21) },
         output: { path: 'large.jsonl' },
         limits: { concurrency: 20 },
@@ -58,11 +58,13 @@ describeEachStore('answers that nobody expects, in a run', (store) => {
   it('fault 73: with bytes that are no UTF-8 keep their text, and the row, the summary and the terminal say so', async ({
     task,
   }) => {
+    const service = serviceOn(store());
+    const [head, end] = service.operation === 'chat' ? ['"message":{"content":"', '"}'] : ['"text":"', '"'];
     const body = (text: Buffer) =>
       Buffer.concat([
-        Buffer.from('\ufeff{"choices":[{"index":0,"finish_reason":"stop","text":"'),
+        Buffer.from(`\ufeff{"choices":[{"index":0,"finish_reason":"stop",${head}`),
         text,
-        Buffer.from('"}]}'),
+        Buffer.from(`${end}}]}`),
       ]);
     const texts = [
       Buffer.from('caf\u00e9'),
@@ -83,7 +85,11 @@ describeEachStore('answers that nobody expects, in a run', (store) => {
     const address = server.address();
     const port = typeof address === 'object' ? address?.port : 0;
     try {
-      const job = work.job({ input: { path: work.rows(3, 'three.csv') }, output: { path: 'bytes.csv' } });
+      const job = work.job({
+        service,
+        input: { path: work.rows(3, 'three.csv') },
+        output: { path: 'bytes.csv' },
+      });
       const { code, stderr } = await work.run(['run', job], env(`http://127.0.0.1:${port}`));
       expect(code, stderr).toBe(0);
       const said = work

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
+import { serviceOn } from '../support/operations.js';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { describeEachStore } from '../support/stores.js';
@@ -40,6 +41,7 @@ describeEachStore('a service that goes down in the midst of a run', (store) => {
 
   it('fault 20: is waited for; no row fails, and a row has two attempts at most', async ({ task }) => {
     const job = work.job({
+      service: serviceOn(store()),
       input: { path: work.rows(ROWS) },
       output: { path: 'out.csv' },
       limits: { concurrency: CONCURRENCY, attempts: 2 },
@@ -66,6 +68,7 @@ describeEachStore('a service that goes down in the midst of a run', (store) => {
   it('fault 20: and has many calls in flight fails no more rows than tell that it is down', async () => {
     isBack = () => service.calls(PLAIN) > 2;
     const job = work.job({
+      service: serviceOn(store()),
       input: { path: work.rows(ROWS) },
       output: { path: 'out.csv' },
       limits: { concurrency: 40, attempts: 1 },

@@ -1,4 +1,5 @@
 import { afterAll, expect, it } from 'vitest';
+import { serviceOn } from '../support/operations.js';
 import { Workplace } from '../support/promptmill.js';
 import { startScriptedService } from '../support/scripted-service.js';
 import { describeEachStore } from '../support/stores.js';
@@ -27,6 +28,7 @@ describeEachStore('a service that refuses by chance', (store) => {
     );
     try {
       const job = work.job({
+        service: serviceOn(store()),
         input: { path: work.rows(ROWS) },
         output: { path: 'out.csv' },
         limits: { concurrency: 20 },

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Queue } from 'bullmq';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { queueName } from '../../src/queue/names.js';
+import { serviceOn } from '../support/operations.js';
 import { Workplace } from '../support/promptmill.js';
 import { type Script, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { describeEachStore } from '../support/stores.js';
@@ -26,7 +27,7 @@ describeEachStore('two processes of one deployment', (store) => {
   /** The queue of both; it is open before the pause, which would be over otherwise before somebody looks. */
   async function openQueue(): Promise<Queue> {
     const opened = await store().open();
-    const name = queueName('lm-35-turbo-instruct', `${service.url}/openai`);
+    const name = queueName(serviceOn(store()).deployment, `${service.url}/openai`);
     const queue = new Queue(name, { connection: opened.connectionFor('queue') }, opened.backendFactory);
     await queue.waitUntilReady();
     return queue;
@@ -77,6 +78,7 @@ describeEachStore('two processes of one deployment', (store) => {
     const run = async (key: keyof typeof arrivals) => {
       const job = work.job(
         {
+          service: serviceOn(store()),
           input: { path: 'rows.csv' },
           output: { path: `${key}-${store().kind}.csv` },
           limits: { concurrency: 1, chunk_size: 20 },

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
+import { serviceOn } from '../support/operations.js';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { describeEachStore } from '../support/stores.js';
@@ -35,6 +36,7 @@ describeEachStore('a quota that is used up for ever', (store) => {
     exhausted = true;
     const env = { PROMPTMILL_BASE_URL: service.url, ...store().env };
     const job = work.job({
+      service: serviceOn(store()),
       input: { path: work.rows(ROWS) },
       output: { path: 'out.csv' },
       limits: { concurrency: CONCURRENCY, attempts: 1 },

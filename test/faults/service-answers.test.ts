@@ -3,6 +3,7 @@ import './figures.js';
 import { disturbanceNamed } from '../../src/emulator/disturbance.js';
 import type { EmulatorOptions } from '../../src/emulator/options.js';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
+import { SERVICES, serviceOn } from '../support/operations.js';
 import { type Ended, Workplace } from '../support/promptmill.js';
 import {
   completionBody,
@@ -15,19 +16,33 @@ import { describeEachStore, type StoreUnderTest } from '../support/stores.js';
 
 const KEY = 'a-key-for-tests-only';
 
+type OperationName = (typeof SERVICES)[number]['operation'];
+
+/** What says a text. */
+const saying: Readonly<Record<OperationName, (text: unknown) => object>> = {
+  completions: (text) => ({ text }),
+  chat: (content) => ({ message: { role: 'assistant', content } }),
+};
+const other = ({ operation }: { readonly operation: OperationName }): OperationName =>
+  operation === 'chat' ? 'completions' : 'chat';
+
 /** What stands in the place of a text. */
-const TEXTLESS: readonly (readonly [form: string, choice: object])[] = [
+const textless = (
+  service: (typeof SERVICES)[number],
+): readonly (readonly [form: string, choice: object])[] => [
   ['missing', {}],
-  ['null', { text: null }],
-  ['number', { text: 42 }],
-  ['object', { text: { value: 'positive' } }],
-  ['list', { text: ['positive'] }],
-  ['chat', { message: { role: 'assistant', content: ' positive' } }],
+  ['null', saying[service.operation](null)],
+  ['number', saying[service.operation](42)],
+  ['object', saying[service.operation]({ value: 'positive' })],
+  ['list', saying[service.operation](['positive'])],
+  ['other', saying[other(service)](' positive')],
 ];
 
-const answerOf = (choice: object) => ({
-  json: { ...completionBody(), choices: [{ index: 0, finish_reason: 'stop', ...choice }] },
-});
+/** It does not say of which operation it is. */
+const answerOf = (choice: object) => {
+  const { object: _, ...body } = completionBody();
+  return { json: { ...body, choices: [{ index: 0, finish_reason: 'stop', ...choice }] } };
+};
 
 /** What becomes of the indexes of a packed answer. */
 const INDEXES: readonly ((index: number, prompts: number) => unknown)[] = [
@@ -83,18 +98,22 @@ describeEachStore('answers that are none, through a run', (store) => {
   it('fault 75: a choice without a text is no answer: the row is called again, and fails when none comes', async ({
     task,
   }) => {
+    const service = serviceOn(store());
+    const say = saying[service.operation];
+    const TEXTLESS = textless(service);
     const forms = TEXTLESS.map(([form]) => form);
     const given = ['good', ...forms.flatMap((form) => [`once-${form}`, `always-${form}`, `good-${form}`])];
     write('forms.csv', `form\n${[...given, 'empty'].join('\n')}\n`);
     const { requests } = await serve(({ prompt, count }) => {
       const [, when = '', form = ''] = /^form (\w+)-(\w+)$/.exec(prompt) ?? [];
-      if (prompt === 'form empty') return answerOf({ text: '' });
+      if (prompt === 'form empty') return answerOf(say(''));
       if (when === 'always' || (when === 'once' && count === 1)) {
         return answerOf(TEXTLESS.find(([name]) => name === form)?.[1] ?? {});
       }
       return {};
     });
     const { code, stderr } = await run({
+      service,
       input: { path: 'forms.csv' },
       prompt: 'form {{ form }}',
       limits: { concurrency: 2, attempts: 2 },
@@ -109,11 +128,11 @@ describeEachStore('answers that are none, through a run', (store) => {
         answer: 'positive',
         attempts: 2,
       });
-      const error_code = form === 'chat' ? 'operation_not_supported' : 'no_text';
+      const error_code = form === 'other' ? 'operation_not_supported' : 'no_text';
       expect(one(`always-${form}`), form).toMatchObject({ status: 'failed', error: { code: error_code } });
     }
     expect(all.find(({ input }) => input.form === 'always-number').error.message).toBe(
-      'the answer has no text: {"index":0,"finish_reason":"stop","text":42}',
+      `the answer has no text: ${JSON.stringify({ index: 0, finish_reason: 'stop', ...say(42) })}`,
     );
     expect(all.at(-1)).toMatchObject({ input: { form: 'empty' }, status: 'completed', text: '' });
     expect(all.filter(({ status, text }) => status === 'completed' && typeof text !== 'string')).toEqual([]);
@@ -167,6 +186,7 @@ describeEachStore('answers that are none, through a run', (store) => {
       faults: odd.flatMap((name) => disturbanceNamed(name) ?? []).map((fault) => ({ fault, rate: 0.2 })),
     });
     const job = (tokens: number): object => ({
+      service: serviceOn(store()),
       input: { path: rows(ROWS) },
       prompt: 'Is this note positive, negative or neutral? {{ id }}: {{ note }}',
       parameters: { max_tokens: 8 },
@@ -214,7 +234,11 @@ describeEachStore('answers that are none, through a run', (store) => {
     const { requests } = await serve(({ total }) =>
       total > 12 && total % 5 === 0 ? (odd[(total / 5) % odd.length] ?? {}) : {},
     );
-    const { code, stderr } = await run({ input: { path: rows(ROWS) }, limits: { concurrency: 4 } });
+    const { code, stderr } = await run({
+      service: serviceOn(store()),
+      input: { path: rows(ROWS) },
+      limits: { concurrency: 4 },
+    });
     expect(code, stderr).toBe(0);
     expect(records().map(({ status }) => status)).toEqual(Array(ROWS).fill('completed'));
     const { calls } = summary();
@@ -224,26 +248,27 @@ describeEachStore('answers that are none, through a run', (store) => {
   });
 });
 
-describe('services that answer wrong, through a run on embedded', () => {
+describe.each(SERVICES)('services of $operation that answer wrong, through a run on embedded', (called) => {
+  const { operation } = called;
+  const say = saying[operation];
+  const wrong = other(called);
   const state = new Workplace();
   const { serve, run, runAlone, records, summary, rows } = bench(() => ({
     env: { PROMPTMILL_STATE_DIR: state.folder },
   }));
   afterAll(() => state.remove());
 
-  it('fault 75: a service that answers in the form of the chat operation stops the run at once', async () => {
-    let chat = true;
-    const { requests } = await serve(() =>
-      chat ? answerOf({ message: { role: 'assistant', content: 'hello' } }) : {},
-    );
-    const job = { input: { path: rows(40) }, limits: { concurrency: 4 } };
+  it('fault 75: a service that answers in the form of the other operation stops the run at once', async () => {
+    let isOther = true;
+    const { requests } = await serve(() => (isOther ? answerOf(saying[wrong]('hello')) : {}));
+    const job = { service: called, input: { path: rows(40) }, limits: { concurrency: 4 } };
     const stopped = await run(job);
     expect(stopped.code, stopped.stderr).toBe(3);
     expect(stopped.stderr.replaceAll(/\s+/g, ' ')).toContain(
-      'the service answers in the form of the chat operation, with a message in place of a text. The job calls the completions operation',
+      `in the form of the ${wrong} operation, with a ${operation === 'chat' ? 'text in place of a message' : 'message in place of a text'}. The job calls the ${operation} operation`,
     );
     expect(requests.length).toBeLessThanOrEqual(4);
-    chat = false;
+    isOther = false;
     const paid = requests.length;
     const resumed = await run(job);
     expect(resumed.code, resumed.stderr).toBe(0);
@@ -252,42 +277,47 @@ describe('services that answer wrong, through a run on embedded', () => {
   });
 
   it('fault 75: a service whose answers never have a text stops the run after ten rows', async () => {
-    const { requests } = await serve(() => answerOf({ text: null }));
-    const { code, stderr } = await run({ input: { path: rows(100) }, limits: { concurrency: 4 } });
+    const { requests } = await serve(() => answerOf(say(null)));
+    const { code, stderr } = await run({
+      service: called,
+      input: { path: rows(100) },
+      limits: { concurrency: 4 },
+    });
     expect(code, stderr).toBe(3);
     expect(stderr.replaceAll(/\s+/g, ' ')).toContain(
-      'no_text: the answer has no text: {"index":0,"finish_reason":"stop","text":null}. Check that service.deployment',
+      `no_text: the answer has no text: ${JSON.stringify({ index: 0, finish_reason: 'stop', ...say(null) })}. Check that service.deployment`,
     );
     expect(requests.length).toBeLessThanOrEqual(10 + 2 * 4);
   });
 
   it('fault 75: the canary sees it', async () => {
-    const { requests } = await serve(() => answerOf({ text: null }));
+    const { requests } = await serve(() => answerOf(say(null)));
     const limits = { concurrency: 2, attempts: 1, canary: 3 };
-    const { code, stderr } = await run({ input: { path: rows(40) }, limits });
+    const { code, stderr } = await run({ service: called, input: { path: rows(40) }, limits });
     expect(code, stderr).toBe(3);
     expect(stderr).toContain('canary_failed');
     expect(requests.length).toBe(3);
   });
 
-  it('fault 76: a server that mixes every answer up is asked for one row at a time after the third', async () => {
-    const ROWS = 120;
-    const { requests } = await serve((request) => {
-      const prompts = promptsOf(request);
-      const choices = prompts.map((prompt) => ({ text: ` re ${prompt}`, index: 0, finish_reason: 'stop' }));
-      return { json: { ...completionBody({ filters: false }), choices } };
+  if (operation === 'completions')
+    it('fault 76: a server that mixes every answer up is asked for one row at a time after the third', async () => {
+      const ROWS = 120;
+      const { requests } = await serve((request) => {
+        const prompts = promptsOf(request);
+        const choices = prompts.map((prompt) => ({ text: ` re ${prompt}`, index: 0, finish_reason: 'stop' }));
+        return { json: { ...completionBody({ filters: false }), choices } };
+      });
+      const { code, stderr } = await runAlone({
+        input: { path: rows(ROWS) },
+        limits: { concurrency: 1, prompts_per_request: 6, chunk_size: 6 },
+      });
+      expect(code, stderr).toBe(0);
+      expect(records().map(({ answer }) => answer)).toEqual(
+        Array.from({ length: ROWS }, (_, i) => `re row ${i + 1}`),
+      );
+      expect(requests.filter((request) => promptsOf(request).length > 1).length).toBe(3);
+      expect(stderr).toContain('rows are called one by one from now on');
     });
-    const { code, stderr } = await runAlone({
-      input: { path: rows(ROWS) },
-      limits: { concurrency: 1, prompts_per_request: 6, chunk_size: 6 },
-    });
-    expect(code, stderr).toBe(0);
-    expect(records().map(({ answer }) => answer)).toEqual(
-      Array.from({ length: ROWS }, (_, i) => `re row ${i + 1}`),
-    );
-    expect(requests.filter((request) => promptsOf(request).length > 1).length).toBe(3);
-    expect(stderr).toContain('rows are called one by one from now on');
-  });
 
   it.each([
     ['a key that is revoked', 401, 'the service refuses every key (HTTP 401)'],
@@ -298,7 +328,7 @@ describe('services that answer wrong, through a run on embedded', () => {
     const { requests } = await serve(({ total }) =>
       gone && total > 60 ? { status, json: { error: { code: String(status), message: 'no' } } } : {},
     );
-    const job = { input: { path: rows(ROWS) }, limits: { concurrency: 4 } };
+    const job = { service: called, input: { path: rows(ROWS) }, limits: { concurrency: 4 } };
     const stopped = await run(job);
     expect(stopped.code, stopped.stderr).toBe(3);
     expect(stopped.stderr.replaceAll(/\s+/g, ' ')).toContain(words);
@@ -313,7 +343,11 @@ describe('services that answer wrong, through a run on embedded', () => {
   it('fault 24: a web page in the place of the first answers stops the run at the third, and is shown', async () => {
     const page = '<!DOCTYPE html>\n<html>\n<head><title>Guest network: sign in</title></head></html>';
     const { requests } = await serve(() => ({ headers: { 'content-type': 'text/html' }, text: page }));
-    const { code, stderr } = await run({ input: { path: rows(100) }, limits: { concurrency: 1 } });
+    const { code, stderr } = await run({
+      service: called,
+      input: { path: rows(100) },
+      limits: { concurrency: 1 },
+    });
     expect(code, stderr).toBe(3);
     expect(stderr.replaceAll(/\s+/g, ' ')).toContain(
       'not_json: the answer is a web page and not JSON: <!DOCTYPE html> … Guest network: sign in. Check PROMPTMILL_BASE_URL',

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
+import { serviceOn } from '../support/operations.js';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { freePort } from '../support/servers.js';
@@ -43,6 +44,7 @@ describeEachStore('a service that is down', (store) => {
     };
     const before = await startScriptedService(answer, undefined, await freePort());
     const job = work.job({
+      service: serviceOn(store()),
       input: { path: work.rows(ROWS) },
       output: { path: 'out.csv' },
       limits: { concurrency: CONCURRENCY, attempts: 2 },
@@ -78,6 +80,7 @@ describeEachStore('a service that is down', (store) => {
       total <= 50 ? {} : { status: 503, json: { error: { code: '503', message: 'maintenance' } } },
     );
     const job = work.job({
+      service: serviceOn(store()),
       input: { path: work.rows(200) },
       output: { path: 'out.csv' },
       limits: { concurrency: CONCURRENCY, give_up_after: '8s' },

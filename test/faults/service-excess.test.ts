@@ -2,8 +2,9 @@ import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import { afterAll, describe, expect, it } from 'vitest';
 import './figures.js';
+import { SERVICES } from '../support/operations.js';
 import { Workplace } from '../support/promptmill.js';
-import { completionBody, startScriptedService } from '../support/scripted-service.js';
+import { chatBody, completionBody, startScriptedService } from '../support/scripted-service.js';
 
 const MB = 1024 * 1024;
 const TIMEOUT = 300_000;
@@ -21,7 +22,7 @@ async function pour(response: ServerResponse): Promise<number> {
   return 100;
 }
 
-describe('a service that exceeds itself, in a run on embedded', () => {
+describe.each(SERVICES)('a service of $operation that exceeds itself, in a run on embedded', (called) => {
   const work = new Workplace();
   afterAll(() => work.remove());
 
@@ -34,7 +35,7 @@ describe('a service that exceeds itself, in a run on embedded', () => {
         request.resume().on('end', () => {
           calls++;
           if (calls === 2) poured = pour(response);
-          else response.end(JSON.stringify(completionBody()));
+          else response.end(JSON.stringify(called.operation === 'chat' ? chatBody() : completionBody()));
         });
       }).listen(0, '127.0.0.1');
       await once(service, 'listening');
@@ -42,7 +43,12 @@ describe('a service that exceeds itself, in a run on embedded', () => {
       const port = typeof address === 'object' ? address?.port : 0;
       try {
         const limits = { concurrency: 1, attempts: 2 };
-        const job = work.job({ input: { path: work.rows(4) }, output: { path: 'large.csv' }, limits });
+        const job = work.job({
+          service: called,
+          input: { path: work.rows(4) },
+          output: { path: 'large.csv' },
+          limits,
+        });
         const { code, stderr } = await work.call(['run', job], {
           PROMPTMILL_BASE_URL: `http://127.0.0.1:${port}`,
         });
@@ -96,6 +102,7 @@ describe('a service that exceeds itself, in a run on embedded', () => {
       });
       try {
         const job = work.job({
+          service: called,
           input: { path: work.rows(ROWS, 'many.csv') },
           output: { path: 'halved.csv' },
           limits: { concurrency: CONCURRENCY, chunk_size: 10, attempts: 1 },

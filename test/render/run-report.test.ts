@@ -51,9 +51,9 @@ describe('a report', () => {
       ],
     });
     const { job_file: _, ...library } = summarise({ ...parts, tally: answered });
-    expect(runReport({ ...library, answers_invalid: 1, answers_abstained: 3 }, table).verdict).toEqual({
+    expect(runReport({ ...library, answers_refused: 1, answers_abstained: 3 }, table).verdict).toEqual({
       state: 'some_invalid',
-      text: 'Finished, and 1 answer is invalid, 3 rows abstained.',
+      text: 'Finished, and 1 answer is a refusal, 3 rows abstained.',
       next: [
         {
           text: 'Call the rows with an invalid answer again:',

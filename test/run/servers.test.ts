@@ -79,6 +79,58 @@ describe('a server of the same shape', () => {
     expect(first?.body).toEqual({ model: 'org/model-7b', prompt: 'row 1', max_tokens: 8, best_of: 2 });
   });
 
+  it('like vLLM that chats: nulls in every place, a thought beside the answer, and both names of the limit in one error', async () => {
+    const spare = {
+      service_tier: null,
+      system_fingerprint: null,
+      prompt_logprobs: null,
+      kv_transfer_params: null,
+    };
+    const said = (message: object, finish_reason: string, more: object = {}) => ({
+      json: {
+        ...{ id: 'chatcmpl-1', object: 'chat.completion', created: 1, model: 'org/model-7b', ...spare },
+        choices: [
+          {
+            ...{ index: 0, logprobs: null, finish_reason, stop_reason: null, token_ids: null },
+            message: {
+              ...{ role: 'assistant', content: null, refusal: null, annotations: null, audio: null },
+              ...{
+                function_call: null,
+                tool_calls: [],
+                reasoning: null,
+                reasoning_content: null,
+                ...message,
+              },
+            },
+          },
+        ],
+        usage: { ...usage, prompt_tokens_details: null, ...more },
+      },
+    });
+    place.script = ({ prompt }) => {
+      if (prompt === 'row 1') return said({ content: '\n\nre row 1', reasoning: 'Well.' }, 'stop');
+      if (prompt === 'row 2') return said({ reasoning_content: 'Well, this is' }, 'length');
+      const message =
+        "'max_tokens' or 'max_completion_tokens' is too large: 1024. This model's maximum context length is 4096 tokens and your request has 4000 input tokens (1024 > 4096 - 4000).";
+      return { status: 400, json: { error: { message, type: 'BadRequestError', param: null, code: 400 } } };
+    };
+
+    const service = { deployment: 'org/model-7b', style: 'openai', operation: 'chat' };
+    const { code, stderr } = await run({ service });
+
+    expect(code, stderr).toBe(1);
+    expect(records().map(({ answer, attempts, error }) => [answer, attempts, error?.code])).toEqual([
+      ['re row 1', 1, undefined],
+      [null, 1, 'cut_before_answer'],
+      [null, 1, 'context_length_exceeded'],
+    ]);
+    expect(place.service.requests.map(({ url, body }) => [url, body['max_tokens']])).toEqual(
+      Array(3).fill(['/v1/chat/completions', 1024]),
+    );
+    expect(stderr).not.toContain('max_completion_tokens, which');
+    expect(summary()).toMatchObject({ calls: { sent: 3, retried: 0 }, usage: { total_tokens: 18 } });
+  });
+
   it('like llama.cpp: 503 while the model loads, chat-style logprobs, ids that repeat', async () => {
     place.script = (request) => {
       const error = { code: 503, message: 'Loading model', type: 'unavailable_error' };

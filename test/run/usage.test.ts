@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { SERVICES } from '../support/operations.js';
 import { Workplace } from '../support/promptmill.js';
 import { startScriptedService } from '../support/scripted-service.js';
 
@@ -48,12 +49,15 @@ describe('wrong usage', () => {
     }
   });
 
-  it('fault 26: a service that cannot be reached shows only at the first call: exit 3', async () => {
-    const unreachable = variant('unreachable', { output: { path: 'unreachable.csv' } });
-    const { code, stderr } = await work.call(['run', unreachable], base);
-    expect(code, stderr).toBe(3);
-    expect(stderr).toContain('cannot reach the service');
-    expect(stderr).toContain('PROMPTMILL_BASE_URL');
-    expect(stderr).not.toMatch(/^ +at /m);
-  });
+  it.each(SERVICES)(
+    'fault 26: a service of $operation that cannot be reached shows only at the first call: exit 3',
+    async (service) => {
+      const unreachable = variant('unreachable', { service, output: { path: `${service.operation}.csv` } });
+      const { code, stderr } = await work.call(['run', unreachable], base);
+      expect(code, stderr).toBe(3);
+      expect(stderr).toContain('cannot reach the service');
+      expect(stderr).toContain('PROMPTMILL_BASE_URL');
+      expect(stderr).not.toMatch(/^ +at /m);
+    },
+  );
 });

@@ -1,25 +1,41 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { completions } from '../../src/service/operation.js';
+import { completions, OPERATIONS, type Operation, operationOf } from '../../src/service/operation.js';
 import { readAnswers, readError } from '../../src/service/response.js';
+
+const chat = operationOf({ operation: 'chat' });
+
+/** A choice of the completions operation, or the same in the form of the chat operation. */
+const formed = (operation: Operation, choice: unknown): unknown => {
+  if (operation !== chat || typeof choice !== 'object' || choice === null || !('text' in choice))
+    return choice;
+  const { text: content, ...others } = choice;
+  return { ...others, message: { role: 'assistant', content } };
+};
 
 const readCompletions = (body: string, prompts: number, withLogprobs = false) =>
   readAnswers(body, { prompts, choices: 1, withLogprobs, operation: completions });
 
 /** The readings of an answer in which each prompt has several choices. */
-const readVotes = (choices: readonly unknown[], prompts: number, ofEach: number) =>
-  readAnswers(JSON.stringify({ choices }), {
+const votesOf = (operation: Operation, choices: readonly unknown[], prompts: number, ofEach: number) =>
+  readAnswers(JSON.stringify({ choices: choices.map((choice) => formed(operation, choice)) }), {
     prompts,
     choices: ofEach,
     withLogprobs: false,
-    operation: completions,
+    operation,
   });
 
 /** All texts of a prompt. */
-const textsOf = (reading: ReturnType<typeof readVotes>[number] | undefined) =>
+const textsOf = (reading: ReturnType<typeof votesOf>[number] | undefined) =>
   reading?.ok
     ? [reading.completion.text, ...(reading.completion.others ?? []).map(({ text }) => text)]
     : null;
+
+/** The reading of a body with one choice, in the form of the operation. */
+const readAs = (operation: Operation, choice: unknown, more: object = {}) =>
+  readAnswers(JSON.stringify({ ...more, choices: [formed(operation, choice)] }), {
+    ...{ prompts: 1, choices: 1, withLogprobs: false, operation },
+  })[0];
 
 /** The reading of a body for a single prompt. */
 const readOne = (body: string) => readCompletions(body, 1)[0];
@@ -64,10 +80,12 @@ describe('the body of an answer', () => {
     { prompt_tokens: -5, completion_tokens: 2 },
     { prompt_tokens: 5, completion_tokens: null, total_tokens: 7 },
   ])('fault 77: takes nothing for usage that is no count: %j', (usage) => {
-    expect(read({ choices: [{ text: 'x' }], usage })).toMatchObject({
-      completion: { text: 'x', usage: null },
-      oddUsage: true,
-    });
+    for (const operation of OPERATIONS) {
+      expect(readAs(operation, { text: 'x' }, { usage }), operation.name).toMatchObject({
+        completion: { text: 'x', usage: null },
+        oddUsage: true,
+      });
+    }
   });
 
   it.each([
@@ -83,6 +101,33 @@ describe('the body of an answer', () => {
     expect(reading).toMatchObject({
       completion: { text: null },
       noText: { isOther: chat, problem: { message: expect.stringContaining(message) } },
+    });
+    expect(JSON.stringify(reading)).not.toContain('hello');
+  });
+
+  it.each([
+    [{ finish_reason: 'stop' }, false, 'the answer has no text: {"finish_reason":"stop"}'],
+    [{ message: null }, false, 'the answer has no text: {"message":null}'],
+    [{ text: null }, false, 'the answer has no text: {"message":{"role":"assistant","content":null}}'],
+    [{ text: 42 }, false, '"content":42}}'],
+    [{ text: ['x'] }, false, '"content":["x"]}}'],
+    [{ text: [{ type: 'image_url' }] }, false, '"content":[{"type":"image_url"}]}}'],
+  ])('fault 75: says what came in the place of a message: %j', (choice, isOther, message) => {
+    expect(readAs(chat, choice)).toMatchObject({
+      completion: { text: null },
+      noText: { isOther, problem: { message: expect.stringContaining(message) } },
+    });
+  });
+
+  it('fault 75: names the other operation where a text comes in the place of a message', () => {
+    const [reading] = readAnswers('{"choices":[{"text":"hello"}]}', {
+      ...{ prompts: 1, choices: 1, withLogprobs: false, operation: chat },
+    });
+    expect(reading).toMatchObject({
+      noText: {
+        isOther: true,
+        problem: { message: expect.stringContaining('of the completions operation') },
+      },
     });
     expect(JSON.stringify(reading)).not.toContain('hello');
   });
@@ -298,158 +343,165 @@ describe('the body of an answer to several prompts', () => {
   });
 });
 
-describe('the body of an answer with several choices for each prompt', () => {
-  const safeResults = { hate: safe };
-  const choice = (text: string, more: object = {}) => ({ text, finish_reason: 'stop', ...more });
+describe.each(OPERATIONS)(
+  'the body of an answer of $name with several choices for each prompt',
+  (operation) => {
+    const readVotes = (choices: readonly unknown[], prompts: number, ofEach: number) =>
+      votesOf(operation, choices, prompts, ofEach);
+    const safeResults = { hate: safe };
+    const choice = (text: string, more: object = {}) => ({ text, finish_reason: 'stop', ...more });
 
-  /** Prompts, choices for each, and the choices in some order; each has the place where it belongs as its text. */
-  const shuffled = fc
-    .tuple(fc.integer({ min: 2, max: 5 }), fc.integer({ min: 2, max: 4 }))
-    .chain(([prompts, ofEach]) => {
-      const places = Array.from({ length: prompts * ofEach }, (_, place) => place);
-      return fc.record({
-        prompts: fc.constant(prompts),
-        ofEach: fc.constant(ofEach),
-        places: fc.shuffledSubarray(places, { minLength: places.length }),
+    /** Prompts, choices for each, and the choices in some order; each has the place where it belongs as its text. */
+    const shuffled = fc
+      .tuple(fc.integer({ min: 2, max: 5 }), fc.integer({ min: 2, max: 4 }))
+      .chain(([prompts, ofEach]) => {
+        const places = Array.from({ length: prompts * ofEach }, (_, place) => place);
+        return fc.record({
+          prompts: fc.constant(prompts),
+          ofEach: fc.constant(ofEach),
+          places: fc.shuffledSubarray(places, { minLength: places.length }),
+        });
       });
+    const numbered = (places: readonly number[]) => places.map((index) => ({ index, text: `p${index}` }));
+
+    it('fault 76: gives each prompt its own choices, in their order, in whatever order they come', () => {
+      fc.assert(
+        fc.property(shuffled, ({ prompts, ofEach, places }) => {
+          const readings = readVotes(numbered(places), prompts, ofEach);
+          expect(readings.map(textsOf)).toEqual(
+            Array.from({ length: prompts }, (_, prompt) =>
+              Array.from({ length: ofEach }, (_, i) => `p${prompt * ofEach + i}`),
+            ),
+          );
+        }),
+      );
     });
-  const numbered = (places: readonly number[]) => places.map((index) => ({ index, text: `p${index}` }));
 
-  it('fault 76: gives each prompt its own choices, in their order, in whatever order they come', () => {
-    fc.assert(
-      fc.property(shuffled, ({ prompts, ofEach, places }) => {
-        const readings = readVotes(numbered(places), prompts, ofEach);
-        expect(readings.map(textsOf)).toEqual(
-          Array.from({ length: prompts }, (_, prompt) =>
-            Array.from({ length: ofEach }, (_, i) => `p${prompt * ofEach + i}`),
-          ),
-        );
-      }),
-    );
-  });
+    it("fault 76: is nobody's when one index is wrong, or one choice is missing or too many", () => {
+      const spoiled = shuffled.chain(({ prompts, ofEach, places }) =>
+        fc.record({
+          prompts: fc.constant(prompts),
+          ofEach: fc.constant(ofEach),
+          choices: fc
+            .tuple(
+              fc.nat({ max: places.length - 1 }),
+              fc.constantFrom('shifted', 'repeated', 'out of range', 'text', 'absent', 'missing', 'too many'),
+            )
+            .map(([at, way]): object[] => {
+              const choices: { index?: unknown; text: string }[] = numbered(places);
+              const [odd] = choices.splice(at, 1);
+              if (odd === undefined) return choices;
+              switch (way) {
+                case 'shifted':
+                  return [...choices, odd].map(({ index, text }) => ({ index: Number(index) + 1, text }));
+                case 'repeated':
+                  return [...choices, { ...odd, index: choices[0]?.index }];
+                case 'out of range':
+                  return [...choices, { ...odd, index: places.length }];
+                case 'text':
+                  return [...choices, { ...odd, index: String(odd.index) }];
+                case 'absent':
+                  return [...choices, { text: odd.text }];
+                case 'too many':
+                  return [...choices, odd, odd];
+                default:
+                  return choices;
+              }
+            }),
+        }),
+      );
+      fc.assert(
+        fc.property(spoiled, ({ prompts, ofEach, choices }) => {
+          const readings = readVotes(choices, prompts, ofEach);
+          expect(readings).toHaveLength(prompts);
+          for (const reading of readings) expect(reading).toMatchObject({ ok: false, form: 'mixed_up' });
+        }),
+      );
+    });
 
-  it("fault 76: is nobody's when one index is wrong, or one choice is missing or too many", () => {
-    const spoiled = shuffled.chain(({ prompts, ofEach, places }) =>
-      fc.record({
-        prompts: fc.constant(prompts),
-        ofEach: fc.constant(ofEach),
-        choices: fc
-          .tuple(
-            fc.nat({ max: places.length - 1 }),
-            fc.constantFrom('shifted', 'repeated', 'out of range', 'text', 'absent', 'missing', 'too many'),
-          )
-          .map(([at, way]): object[] => {
-            const choices: { index?: unknown; text: string }[] = numbered(places);
-            const [odd] = choices.splice(at, 1);
-            if (odd === undefined) return choices;
-            switch (way) {
-              case 'shifted':
-                return [...choices, odd].map(({ index, text }) => ({ index: Number(index) + 1, text }));
-              case 'repeated':
-                return [...choices, { ...odd, index: choices[0]?.index }];
-              case 'out of range':
-                return [...choices, { ...odd, index: places.length }];
-              case 'text':
-                return [...choices, { ...odd, index: String(odd.index) }];
-              case 'absent':
-                return [...choices, { text: odd.text }];
-              case 'too many':
-                return [...choices, odd, odd];
-              default:
-                return choices;
-            }
-          }),
-      }),
-    );
-    fc.assert(
-      fc.property(spoiled, ({ prompts, ofEach, choices }) => {
-        const readings = readVotes(choices, prompts, ofEach);
-        expect(readings).toHaveLength(prompts);
-        for (const reading of readings) expect(reading).toMatchObject({ ok: false, form: 'mixed_up' });
-      }),
-    );
-  });
+    it('fault 76: those of a prompt that is alone are its own whatever their indexes say, and no more than were asked for', () => {
+      for (const index of [0, 7, '0', undefined]) {
+        const [reading] = readVotes([choice('a', { index }), choice('b'), choice('c'), choice('d')], 1, 3);
+        expect(textsOf(reading)).toEqual(['a', 'b', 'c']);
+      }
+    });
 
-  it('fault 76: those of a prompt that is alone are its own whatever their indexes say, and no more than were asked for', () => {
-    for (const index of [0, 7, '0', undefined]) {
-      const [reading] = readVotes([choice('a', { index }), choice('b'), choice('c'), choice('d')], 1, 3);
-      expect(textsOf(reading)).toEqual(['a', 'b', 'c']);
-    }
-  });
-
-  it('leaves out what no one can read: choices that are filtered, have no text, or are missing', () => {
-    const filtered = { hate: { filtered: true, severity: 'high' } };
-    const choices = [
-      choice('half', { finish_reason: 'content_filter' }),
-      choice('blocked', { content_filter_results: filtered }),
-      { text: null },
-      choice('a', { content_filter_results: safeResults }),
-      choice('b', { finish_reason: 'length', content_filter_results: safeResults }),
-      choice('c', { content_filter_results: { hate: { filtered: false, severity: 'low' } } }),
-    ];
-    expect(readVotes(choices, 1, 8)).toMatchObject([
-      {
-        ok: true,
-        completion: {
-          text: 'a',
-          finish_reason: 'stop',
-          others: [
-            { text: 'b', finish_reason: 'length' },
-            { text: 'c', finish_reason: 'stop', filters: { hate: { severity: 'low' } } },
-          ],
+    it('leaves out what no one can read: choices that are filtered, have no text, or are missing', () => {
+      const filtered = { hate: { filtered: true, severity: 'high' } };
+      const choices = [
+        choice('half', { finish_reason: 'content_filter' }),
+        choice('blocked', { content_filter_results: filtered }),
+        { text: null },
+        choice('a', { content_filter_results: safeResults }),
+        choice('b', { finish_reason: 'length', content_filter_results: safeResults }),
+        choice('c', { content_filter_results: { hate: { filtered: false, severity: 'low' } } }),
+      ];
+      expect(readVotes(choices, 1, 8)).toMatchObject([
+        {
+          ok: true,
+          completion: {
+            text: 'a',
+            finish_reason: 'stop',
+            others: [
+              { text: 'b', finish_reason: 'length' },
+              { text: 'c', finish_reason: 'stop', filters: { hate: { severity: 'low' } } },
+            ],
+          },
+          filters: { completion: safeResults },
         },
-        filters: { completion: safeResults },
-      },
-    ]);
-    const [reading] = readVotes(choices, 1, 8);
-    expect(reading?.ok && reading.completion.others?.[0], 'as of the first').not.toHaveProperty('filters');
-  });
-
-  it('is that of a filter when it took every choice, and has no text when nobody knows why', () => {
-    const blocked = choice('half', { finish_reason: 'content_filter' });
-    expect(readVotes([{ text: null }, blocked, blocked], 1, 3)).toMatchObject([
-      { ok: true, completion: { text: 'half', finish_reason: 'content_filter' } },
-    ]);
-    const [reading] = readVotes([{ text: null, odd: 1 }, { text: null }], 1, 2);
-    expect(reading).toMatchObject({ noText: { problem: { message: expect.stringContaining('"odd":1') } } });
-    expect(reading).not.toHaveProperty('completion.others');
-  });
-
-  it('is of no use where a server that does not know the parameter sends one choice', () => {
-    expect(readVotes([choice('a')], 1, 5)).toEqual([
-      {
-        ok: false,
-        form: 'only_one',
-        problem: { code: 'choices_missing', message: 'the answer has one choice, and 5 are asked for' },
-      },
-    ]);
-  });
-
-  it('fault 73: keeps no more than a megabyte of the further choices, whatever their number', () => {
-    const long = 'x'.repeat(300_000);
-    const [reading] = readVotes(
-      Array.from({ length: 20 }, () => choice(long)),
-      1,
-      20,
-    );
-    expect(textsOf(reading)?.map((text) => text?.length)).toEqual([300_000, 300_000, 300_000, 300_000]);
-    const [mixed] = readVotes([choice('a'), choice('x'.repeat(2 ** 21)), choice('b')], 1, 3);
-    expect(textsOf(mixed)).toEqual(['a', 'b']);
-  });
-
-  it('may be a list of answers, as llama.cpp sends it', () => {
-    const one = (...texts: string[]) => ({ choices: texts.map((text, index) => ({ index, text })) });
-    const asked = { prompts: 2, choices: 2, withLogprobs: false, operation: completions };
-    const body = JSON.stringify([one('a', 'b'), one('c', 'd')]);
-    expect(readAnswers(body, asked).map(textsOf)).toEqual([
-      ['a', 'b'],
-      ['c', 'd'],
-    ]);
-    for (const other of [[one('a'), one('c', 'd')], [one('a', 'b', 'c')], [one('a', 'b')]]) {
-      expect(readAnswers(JSON.stringify(other), asked)).toMatchObject([
-        { form: 'mixed_up' },
-        { form: 'mixed_up' },
       ]);
-    }
-  });
-});
+      const [reading] = readVotes(choices, 1, 8);
+      expect(reading?.ok && reading.completion.others?.[0], 'as of the first').not.toHaveProperty('filters');
+    });
+
+    it('is that of a filter when it took every choice, and has no text when nobody knows why', () => {
+      const blocked = choice('half', { finish_reason: 'content_filter' });
+      expect(readVotes([{ text: null }, blocked, blocked], 1, 3)).toMatchObject([
+        { ok: true, completion: { text: 'half', finish_reason: 'content_filter' } },
+      ]);
+      const [reading] = readVotes([{ text: null, odd: 1 }, { text: null }], 1, 2);
+      expect(reading).toMatchObject({ noText: { problem: { message: expect.stringContaining('"odd":1') } } });
+      expect(reading).not.toHaveProperty('completion.others');
+    });
+
+    it('is of no use where a server that does not know the parameter sends one choice', () => {
+      expect(readVotes([choice('a')], 1, 5)).toEqual([
+        {
+          ok: false,
+          form: 'only_one',
+          problem: { code: 'choices_missing', message: 'the answer has one choice, and 5 are asked for' },
+        },
+      ]);
+    });
+
+    it('fault 73: keeps no more than a megabyte of the further choices, whatever their number', () => {
+      const long = 'x'.repeat(300_000);
+      const [reading] = readVotes(
+        Array.from({ length: 20 }, () => choice(long)),
+        1,
+        20,
+      );
+      expect(textsOf(reading)?.map((text) => text?.length)).toEqual([300_000, 300_000, 300_000, 300_000]);
+      const [mixed] = readVotes([choice('a'), choice('x'.repeat(2 ** 21)), choice('b')], 1, 3);
+      expect(textsOf(mixed)).toEqual(['a', 'b']);
+    });
+
+    it('may be a list of answers, as llama.cpp sends it', () => {
+      const one = (...texts: string[]) => ({
+        choices: texts.map((text, index) => formed(operation, { index, text })),
+      });
+      const asked = { prompts: 2, choices: 2, withLogprobs: false, operation };
+      const body = JSON.stringify([one('a', 'b'), one('c', 'd')]);
+      expect(readAnswers(body, asked).map(textsOf)).toEqual([
+        ['a', 'b'],
+        ['c', 'd'],
+      ]);
+      for (const other of [[one('a'), one('c', 'd')], [one('a', 'b', 'c')], [one('a', 'b')]]) {
+        expect(readAnswers(JSON.stringify(other), asked)).toMatchObject([
+          { form: 'mixed_up' },
+          { form: 'mixed_up' },
+        ]);
+      }
+    });
+  },
+);

@@ -324,6 +324,34 @@ const ofOthers: readonly Form[] = [
     failed('context_length_exceeded'),
   ],
   [
+    'vLLM, more tokens than the prompt leaves room for',
+    400,
+    model(
+      'BadRequestError',
+      "'max_tokens' or 'max_completion_tokens' is too large: 8000. This model's maximum context length is 4096 tokens and your request has 2778 input tokens (8000 > 4096 - 2778).",
+    ),
+    failed('context_length_exceeded'),
+  ],
+  [
+    'vLLM, a base model that is asked to chat',
+    400,
+    {
+      object: 'error',
+      message:
+        'As of transformers v4.44, default chat template is no longer allowed, so you must provide a chat template if the tokenizer does not define one.',
+      type: 'BadRequestError',
+      param: null,
+      code: 400,
+    },
+    stop('operation_not_supported'),
+  ],
+  [
+    'vLLM, started for embeddings',
+    501,
+    model('NotImplementedError', 'The model does not support Chat Completions API'),
+    stop('operation_not_supported'),
+  ],
+  [
     'vLLM, a field that it does not know',
     400,
     { error: { message: 'suffix is not currently supported', type: 'BadRequestError', code: 400 } },

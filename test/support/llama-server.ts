@@ -1,7 +1,7 @@
 import { promptsOf, type ScriptedReply, type ScriptedRequest } from './scripted-service.js';
 
 /**
- * How llama.cpp's own server answers `/v1/completions`: as two of its builds did when they were tried, and where nobody tried, as
+ * How llama.cpp's own server answers `/v1/completions` and `/v1/chat/completions`: as two of its builds did when they were tried, and where nobody tried, as
  * their sources do.
  */
 export interface LlamaServer {
@@ -23,18 +23,26 @@ const WITHOUT_END = 2048;
 /** A word is a token here, and one is put before each prompt. */
 export const tokensOf = (prompt: string): number => prompt.split(' ').length + 1;
 
-/** A script that answers like a build of the server. Each answer is `re` and the first word of the prompt. */
+/** What its template makes of a conversation. */
+const templated = (messages: readonly { readonly role: string; readonly content: string }[]): string =>
+  messages.map(({ role, content }) => `${role} ${content}`).join(' ');
+
+/** A script that answers like a build of the server. Each answer is `re` and the first word of the prompt, or of the last message. */
 export function llamaServer(server: LlamaServer): (request: ScriptedRequest) => ScriptedReply {
   const { build, context = 4096, slots = 4, loading = 0, fails } = server;
   return (request) => {
-    const { body, text, total } = request;
+    const { body, text, total, url } = request;
+    const isChat = url.includes('/chat/');
     if (total <= loading) return error(503, 'unavailable_error', 'Loading model');
     if (/\\ud[89a-f]/i.test(text)) return error(500, 'server_error', NO_PAIR);
     const refusal = build === 'b4748' ? refusedByOld(body) : refusedByNew(body, slots);
     if (refusal !== null) return refusal;
 
-    const prompts = promptsOf(request);
-    if (prompts.some((prompt) => fails?.test(prompt))) return error(500, 'server_error', 'cannot do that');
+    const prompts = isChat
+      ? [templated(body['messages'] as Parameters<typeof templated>[0])]
+      : promptsOf(request);
+    const said = isChat ? [request.prompt] : prompts;
+    if (said.some((prompt) => fails?.test(prompt))) return error(500, 'server_error', 'cannot do that');
     const tooLong = prompts.find((prompt) => tokensOf(prompt) >= context);
     if (tooLong !== undefined && build === 'v0.5.0') {
       const n_prompt_tokens = tokensOf(tooLong);
@@ -43,8 +51,16 @@ export function llamaServer(server: LlamaServer): (request: ScriptedRequest) => 
     }
     const n = build === 'b4748' ? 1 : Number(body['n'] ?? 1);
     const answers = prompts
-      .flatMap((prompt) => Array<string>(n).fill(prompt))
-      .map((prompt, index) => answer(body, prompt, index, server));
+      .flatMap((prompt, i) => Array(n).fill({ prompt, about: said[i] ?? '' }))
+      .map(({ prompt, about }, index) =>
+        answer(
+          body,
+          prompt,
+          index,
+          server,
+          isChat ? messageOf(about, request, build) : { text: ` re ${about.split(' ')[0]}` },
+        ),
+      );
     const [first] = answers;
     if (answers.length === 1) return { json: first };
     if (build === 'b4748') return { json: answers };
@@ -74,20 +90,34 @@ function refusedByNew(body: Body, slots: number): ScriptedReply | null {
   return error(400, 'invalid_request_error', message);
 }
 
+/** No `refusal`. Only the newer build keeps to a schema, of which it here knows the property `answer`; the older says nothing. */
+function messageOf(about: string, { body }: ScriptedRequest, build: LlamaServer['build']) {
+  const text = `re ${about.split(' ')[0]}`;
+  const content = build === 'v0.5.0' && 'response_format' in body ? JSON.stringify({ answer: text }) : text;
+  return { message: { role: 'assistant', content } };
+}
+
 /** The answer to one prompt, before those of a request are put together. */
-function answer(body: Body, prompt: string, index: number, { build, context = 4096 }: LlamaServer) {
-  const text = ` re ${prompt.split(' ')[0]}`;
+function answer(
+  body: Body,
+  prompt: string,
+  index: number,
+  { build, context = 4096 }: LlamaServer,
+  said: { readonly text: string } | ReturnType<typeof messageOf>,
+) {
+  const text = 'text' in said ? said.text : said.message.content;
   const prompt_tokens = read(tokensOf(prompt), context);
-  const limit = body['max_tokens'];
+  // The older build does not know the newer name.
+  const limit = (build === 'v0.5.0' ? body['max_completion_tokens'] : undefined) ?? body['max_tokens'];
   // One token is generated before it looks at the limit.
   const completion_tokens = typeof limit === 'number' && limit >= 0 ? Math.max(1, limit) : WITHOUT_END;
   const total_tokens = prompt_tokens + completion_tokens;
   return {
-    choices: [{ text, index, logprobs: logprobsOf(body, text), finish_reason: 'length' }],
+    choices: [{ ...said, index, logprobs: logprobsOf(body, text), finish_reason: 'length' }],
     created: 1_700_000_000,
     model: build === 'b4748' ? body['model'] : 'model-q8_0.gguf',
     system_fingerprint: build,
-    object: 'text_completion',
+    object: 'text' in said ? 'text_completion' : 'chat.completion',
     usage: {
       ...{ completion_tokens, prompt_tokens, total_tokens },
       ...(build === 'v0.5.0' && { prompt_tokens_details: { cached_tokens: 0 } }),

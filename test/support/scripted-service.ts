@@ -35,8 +35,10 @@ export type ScriptedReply =
       /** @default 200 */
       readonly status?: number;
       readonly headers?: Readonly<Record<string, string>>;
-      /** The body, as JSON. @default a valid one of the operation, when no `text` is given */
+      /** The body, as JSON. @default `answer`, when no `text` is given */
       readonly json?: unknown;
+      /** A valid answer of the operation that is called. */
+      readonly answer?: Omit<CompletionOptions, 'confidence'>;
       /** The body, as it is. */
       readonly text?: string;
       /** Written to the connection as it is, in place of a response; then the connection is closed. */
@@ -104,8 +106,7 @@ export async function startScriptedService(
       if (!response.writableFinished) hungUp.abort();
     });
     const reply = await script(request);
-    const usual = url.includes('/chat/completions') ? chatBody : completionBody;
-    send(reply, response, usual);
+    send(reply, response, url.includes('/chat/completions') ? chatAnswer : completionBody);
   };
 
   const listener = (incoming: IncomingMessage, response: ServerResponse): void => {
@@ -138,7 +139,11 @@ export async function startScriptedService(
   };
 }
 
-function send(reply: ScriptedReply, response: ServerResponse, usual: () => object): void {
+function send(
+  reply: ScriptedReply,
+  response: ServerResponse,
+  bodyOf: (answer?: CompletionOptions) => object,
+): void {
   const { socket } = response;
   if (reply === 'hang' || socket === null) return;
   if (reply === 'reset') {
@@ -150,7 +155,7 @@ function send(reply: ScriptedReply, response: ServerResponse, usual: () => objec
     socket.end(raw);
     return;
   }
-  const body = Buffer.from(reply.text ?? JSON.stringify(reply.json ?? usual()));
+  const body = Buffer.from(reply.text ?? JSON.stringify(reply.json ?? bodyOf(reply.answer)));
   const headers = { 'content-type': 'application/json', ...reply.headers };
   const closeConnection = (): void => {
     socket.end();
@@ -259,6 +264,9 @@ export function chatBody(options: ChatOptions = {}) {
     },
   };
 }
+
+const chatAnswer = ({ text, ...others }: CompletionOptions = {}) =>
+  chatBody({ ...others, ...(text !== undefined && { content: text }) });
 
 /** The log probabilities of a text that is one token of this probability. */
 export const sureOf = (text: string, probability: number) => ({

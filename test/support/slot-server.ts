@@ -1,4 +1,4 @@
-import { completionBody, type Script, type ScriptedReply } from './scripted-service.js';
+import type { Script, ScriptedReply } from './scripted-service.js';
 
 /** A server that answers so many calls at once; the others wait in its line, the first to come first. */
 export interface SlotServerOptions {
@@ -64,7 +64,7 @@ export function slotServer(options: SlotServerOptions): SlotServer {
       next.timer = setTimeout(() => {
         leave(next);
         const prompt_tokens = Math.max(1, next.tokens);
-        next.end({ json: completionBody({ text: ` re ${next.prompt.split(' ')[0]}`, prompt_tokens }) });
+        next.end({ answer: { text: ` re ${next.prompt.split(' ')[0]}`, prompt_tokens } });
         take();
       }, ms);
     }

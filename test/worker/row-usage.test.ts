@@ -68,6 +68,26 @@ describe('the usage of a row', () => {
     },
   );
 
+  it('fault 77: of a conversation counts what is around its messages', async () => {
+    const conversation = [
+      { role: 'system', content: 'Be kind.' },
+      { role: 'user', content: 'How is it?' },
+    ] as const;
+    const count = (deployment: string) =>
+      withRowUsage(
+        [settled(' one two', null, true)],
+        [{ row: 1, prompt: conversation, parameters: null }],
+        {},
+        { deployment, operation: 'chat' },
+      )[0];
+    // Seven of the texts, four around each message and three before the answer.
+    expect(usageOf(count('lm-35-turbo'))).toMatchObject({ prompt_tokens: 7 + 2 * 4 + 3 });
+    const guessed = count('my-own');
+    expect(guessed?.kind === 'final' && guessed.mostUsage?.prompt_tokens).toBeGreaterThanOrEqual(
+      Buffer.byteLength('Be kind.\nHow is it?') + 2 * 4 + 3,
+    );
+  });
+
   it('fault 77: is no more than was allowed, and all candidates and the suffix count', async () => {
     const odd = (text: string): Verdict => settled(text, null, true);
     expect(usageOf(await one(odd(' a b c d e f'), 'p', { max_tokens: 3 }))).toMatchObject(counts(1, 3));

@@ -1,7 +1,7 @@
 import { lstatSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
-import type { Summary } from '../../account/summary.js';
+import { type Summary, unansweredTexts } from '../../account/summary.js';
 import { UsageError } from '../../core/errors.js';
 import { makePrivateFolder } from '../../core/folder.js';
 import { parseJson } from '../../core/json.js';
@@ -22,12 +22,11 @@ export type LastRun = z.output<typeof lastRun>;
 
 /** Rows by outcome, and why the run stopped or what it missed. */
 export function resultOf(summary: Summary): string {
-  const { input, rows, stopped, missed, answers_invalid: invalid } = summary;
+  const { input, rows, stopped, missed } = summary;
   const { total, completed, filtered, failed, skipped } = rows;
   const of = total === input.rows ? '' : `of ${input.rows} `;
   const counts = `${total} ${of}rows = ${completed} completed + ${filtered} filtered + ${failed} failed + ${skipped} skipped`;
-  const answers = invalid === 0 ? [] : [`answers.invalid ${invalid}`];
-  return [counts, ...answers, ...[stopped ?? missed ?? []].flat()].join('; ');
+  return [counts, ...unansweredTexts(summary), ...[stopped ?? missed ?? []].flat()].join('; ');
 }
 
 const jobState = z.object({

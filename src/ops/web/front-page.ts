@@ -1,5 +1,5 @@
 import { ratesOf } from '../../account/rate.js';
-import { outcomeParts, type Summary } from '../../account/summary.js';
+import { invalidIn, outcomeParts, type Summary, unansweredTexts } from '../../account/summary.js';
 import { cost, count, duration, percent, rate } from '../../core/figures.js';
 import { STATUSES } from '../../core/model.js';
 import { jobTitle } from '../../render/run-words.js';
@@ -104,13 +104,15 @@ const speedFigures = (
 ];
 
 /** Only if there are any: many jobs have no answers that could be invalid. */
-const invalidFigure = ({ answers_invalid: invalid }: Summary): Figure[] =>
-  invalid === 0 ? [] : [['Invalid answers', count(invalid)]];
+const invalidFigure = (summary: Summary): Figure[] =>
+  invalidIn(summary) === 0 ? [] : [['Invalid answers', count(invalidIn(summary))]];
 
 const FINISHED = 'Finished';
 
 /** Adds what needs a look: `Finished, 11 failed, 3 invalid` */
-function finishedText({ rows, missed, rejected, answers_invalid: invalid }: Summary): string {
+function finishedText(summary: Summary): string {
+  const { rows, missed, rejected } = summary;
+  const invalid = invalidIn(summary);
   const failed = rows.failed > 0 ? `, ${count(rows.failed)} failed` : '';
   const bad = invalid > 0 ? `, ${count(invalid)} invalid` : '';
   return missed === null
@@ -128,7 +130,8 @@ export function endOf({ state, summary }: Pick<RunHeartbeat, 'summary' | 'state'
   if (state === 'stopped') return { state, stateText: 'Stopped' };
   // `running` never gets here.
   if (state !== 'finished') return { state: 'interrupted', stateText: 'Interrupted' };
-  const { rows, missed, answers_invalid: invalid } = summary;
+  const { rows, missed } = summary;
+  const invalid = invalidIn(summary);
   const noneValid = invalid > 0 && invalid === rows.completed;
   const isBad = rows.failed > 0 || missed !== null || noneValid;
   return { state: isBad ? 'failures' : invalid > 0 ? 'invalid' : state, stateText: finishedText(summary) };
@@ -194,9 +197,10 @@ function knownShare({ known, summary: { rows, input } }: RunHeartbeat): Share[] 
   return [{ name: 'known', count: count(ahead), percent: 'not yet written', fraction: ahead / input.rows }];
 }
 
-function sharesText({ rows, answers_invalid: invalid }: Summary): string {
+function sharesText(summary: Summary): string {
+  const { rows } = summary;
   const shares = STATUSES.filter((name) => rows[name] > 0).map((name) => `${count(rows[name])} ${name}`);
-  return [...shares, ...(invalid > 0 ? [`answers.invalid ${count(invalid)}`] : [])].join(', ');
+  return [...shares, ...unansweredTexts(summary)].join(', ');
 }
 
 const money = (value: number | null): string => (value === null ? NONE : cost(value));

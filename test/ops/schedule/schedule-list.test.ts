@@ -50,10 +50,11 @@ describe('the list of the schedule', () => {
   it('says what the answers of the last run missed', () => {
     const { beat } = ended;
     const missed = 'below_require: 78.9 % are valid';
-    const run = { ...ended, beat: { ...beat, summary: { ...beat.summary, answers_invalid: 8, missed } } };
+    const summary = { ...beat.summary, answers_invalid: 8, answers_refused: 2, missed };
+    const run = { ...ended, beat: { ...beat, summary } };
     const [entry] = listed([REVIEWS], { states: [], runs: [run] }, NOW);
     expect(entry?.last?.result).toMatch(
-      / \+ 0 skipped; answers\.invalid 8; below_require: 78\.9 % are valid$/,
+      / \+ 0 skipped; answers\.invalid 8; answers\.refused 2; below_require: 78\.9 % are valid$/,
     );
   });
 

@@ -99,12 +99,12 @@ describe('what the page shows of runs that ended', () => {
 
   it('is also what it missed, and how many answers are invalid', () => {
     const missed = 'below_require: 90.2 % of 460 answers are valid';
-    const run = seen(runBeat({ state: 'finished' }, { answers_invalid: 45, missed }));
+    const run = seen(runBeat({ state: 'finished' }, { answers_invalid: 45, answers_refused: 5, missed }));
     expect(stateWith(run).past[0]).toMatchObject({
       state: 'failures',
       stateText: 'Finished, below what is asked',
       note: missed,
-      sharesText: '460 completed, 5 filtered, 3 failed, 12 skipped, answers.invalid 45',
+      sharesText: '460 completed, 5 filtered, 3 failed, 12 skipped, answers.invalid 45, answers.refused 5',
     });
   });
 
@@ -114,23 +114,27 @@ describe('what the page shows of runs that ended', () => {
     expect(stateWith(run).past[0]?.stateText).toBe('Rejected, below what is asked');
   });
 
-  it('is coloured by its answers: red where none is valid, yellow where some are not', () => {
+  it.each([
+    ['invalid', 'answers_invalid'],
+    ['refused', 'answers_refused'],
+  ])('is coloured by its answers: red where all are %s, yellow where some are', (name, counted) => {
     const rows = { total: 300, completed: 300, filtered: 0, failed: 0, skipped: 0 };
     const past = (invalid: number) =>
-      stateWith(seen(runBeat({ state: 'finished' }, { rows, answers_invalid: invalid }))).past[0];
+      stateWith(seen(runBeat({ state: 'finished' }, { rows, [counted]: invalid }))).past[0];
     expect(past(0)).toMatchObject({ state: 'finished', stateText: 'Finished' });
     expect(past(7)).toMatchObject({ state: 'invalid', stateText: 'Finished, 7 invalid' });
     expect(past(300)).toMatchObject({ state: 'failures', stateText: 'Finished, 300 invalid' });
     expect(past(300)?.shares.filter(({ fraction }) => fraction > 0)).toEqual([
-      { name: 'invalid', count: '300', percent: '100.0 %', fraction: 1 },
+      { name, count: '300', percent: '100.0 %', fraction: 1 },
     ]);
     expect(past(7)?.shares[0]).toMatchObject({ name: 'answered', count: '293' });
   });
 
   it('is how many answers are invalid while it goes on, where any are', () => {
-    const labels = (invalid: number) =>
-      stateWith(seen(runBeat({}, { answers_invalid: invalid }))).running[0]?.figures.map(([label]) => label);
-    expect(labels(3)).toEqual([...(labels(0) ?? []), 'Invalid answers']);
+    const figures = (invalid: number, refused: number) =>
+      stateWith(seen(runBeat({}, { answers_invalid: invalid, answers_refused: refused }))).running[0]
+        ?.figures;
+    expect(figures(3, 4)).toEqual([...(figures(0, 0) ?? []), ['Invalid answers', '7']]);
   });
 });
 
