@@ -148,7 +148,15 @@ export function logLevelOf(value: string): LogLevel {
 
 export type RecordSettings = Pick<
   Settings,
-  'endpoint' | 'endpoints' | 'answer' | 'output' | 'reuse' | 'answerSource' | 'parameters' | 'rowParameters'
+  | 'endpoint'
+  | 'endpoints'
+  | 'flex'
+  | 'answer'
+  | 'output'
+  | 'reuse'
+  | 'answerSource'
+  | 'parameters'
+  | 'rowParameters'
 >;
 
 /** Writers and readers must use the same options: an input column named like a result is renamed. */
@@ -161,6 +169,7 @@ export function recordOptions(job: RecordSettings): RecordedJob {
     formulas: output.formulas,
     tellsMore: operationOf(job.endpoint).tellsMore,
     hasEndpoints: job.endpoints.length > 1,
+    hasTiers: job.flex !== null,
     origins: originColumns(job.reuse),
     answerSource: job.answerSource,
     probabilities: output.probabilities,

@@ -5,6 +5,7 @@ import type { Parameters, Prompt } from '../core/model.js';
 import type { Budget } from '../pace/budget.js';
 import { type EndpointSpec, endpointSpecSchema, type Several } from '../service/endpoint-spec.js';
 import { type Operation, operationOf } from '../service/operation.js';
+import { type Tier, TIERS } from '../service/response.js';
 
 /** A row in the queue: what is sent to the service, and nothing else of the input. */
 export interface ChunkRow {
@@ -39,6 +40,8 @@ export interface Chunk {
   /** Maximum rows in one request. */
   readonly promptsPerRequest: number;
   readonly parameters: Parameters;
+  /** Asked for, as long as the run does not go online. @default none: answers do not tell theirs */
+  readonly tier?: Tier | undefined;
   readonly budget: ChunkBudget | null;
   /** A row whose call has an unknown end is not called again: it ends `failed`. */
   readonly hold: boolean;
@@ -89,6 +92,8 @@ const budgetSchema = z.strictObject({
       prompt: z.number().nonnegative(),
       cached: z.number().nonnegative().optional(),
       completion: z.number().nonnegative(),
+      flex: z.number().nonnegative().optional(),
+      batch: z.number().nonnegative().optional(),
     })
     .nullable(),
   orphaned: z.int().nonnegative(),
@@ -109,6 +114,7 @@ const commonSchema = z
     endpoints: z.tuple([endpointSpecSchema], endpointSpecSchema).refine(haveOneOperation),
     promptsPerRequest: z.int().min(1).max(2048),
     parameters: z.record(z.string(), z.unknown()),
+    tier: z.enum(TIERS).optional(),
     budget: budgetSchema.nullable(),
     hold: z.boolean(),
     asks: asksSchema.nullable(),
@@ -139,9 +145,9 @@ export function decodeChunk(data: unknown): Chunk | null {
   const operation = operationOf(common.endpoints[0]);
   if (!rows.every(isRow(operation))) return null;
   const { run, x: execution, first } = data;
-  const { endpoints, promptsPerRequest, parameters, budget, hold, asks } = common;
+  const { endpoints, promptsPerRequest, parameters, tier, budget, hold, asks } = common;
   return {
-    ...{ run, execution, first, endpoints, promptsPerRequest, parameters, budget, hold, asks },
+    ...{ run, execution, first, endpoints, promptsPerRequest, parameters, tier, budget, hold, asks },
     // Only the checked parameters: JSON may have a `__proto__` that zod passes over.
     rows: rows.map(([row, prompt, own]) => ({
       row,
