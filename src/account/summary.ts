@@ -21,6 +21,9 @@ export interface Prices {
   /** Of prompt tokens from the service's cache. @default as the others */
   readonly cached?: number | undefined;
   readonly completion: number;
+  /** Factors of these for the answers of other tiers. @default 0.5 */
+  readonly flex?: number | undefined;
+  readonly batch?: number | undefined;
 }
 
 const filterCounts = z.record(z.string(), counts);
@@ -165,6 +168,10 @@ export const summarySchema = z.object({
       z.object({ calls: amount, rows: amount, usage, cost: amount.nullable(), rate_limited: amount }),
     ),
   ),
+  /** Only of a job that asks for another tier than online, by the name that the service says. `rows`: those that it answered. */
+  tiers: z.exactOptional(z.record(z.string(), z.object({ rows: amount, usage, cost: amount.nullable() }))),
+  /** What the same answers would have cost more online; `null` without prices. Where there are `tiers`. */
+  saved: z.exactOptional(amount.nullable()),
   filters: z.object({ prompt: filterCounts, completion: filterCounts }),
   errors: counts,
   /** The first message of each code of `errors`; absent if none, and in heartbeats. */
@@ -237,6 +244,8 @@ export interface SummaryParts
   readonly prices: Prices | null;
   /** Of a job with several: their prices and calls. @default it has one */
   readonly byEndpoint?: readonly EndpointFigures[];
+  /** Whether the job asks for another tier than online. @default false */
+  readonly hasTiers?: boolean;
   /** Whether the job reuses outcomes. @default false */
   readonly reuses?: boolean;
   /** @default false */
@@ -292,6 +301,10 @@ export function summarise(parts: SummaryParts): StoredSummary {
     ...(tally.estimated !== undefined && { usage_estimated: tally.estimated }),
     cost: paidFor(tally, parts),
     ...(byEndpoint && { endpoints: endpointsIn(tally, byEndpoint) }),
+    ...((parts.hasTiers || tally.tiers) && {
+      tiers: tiersIn(tally, parts.prices),
+      saved: savedIn(tally, parts.prices),
+    }),
     filters: tally.filters,
     errors: tally.errors,
     ...(tally.samples !== undefined && { error_samples: tally.samples }),
@@ -400,10 +413,12 @@ export const calledPerSecond = (summary: Summary): number =>
 
 /** In the currency of the prices; null where an endpoint has none. */
 export function paidFor(
-  { usage, endpoints: used = {} }: Pick<Tally, 'usage' | 'endpoints'>,
+  tally: Pick<Tally, 'usage' | 'endpoints' | 'tiers'>,
   { prices, byEndpoint }: Pick<SummaryParts, 'prices' | 'byEndpoint'>,
 ): number | null {
-  if (byEndpoint === undefined) return prices && costOf(usage, prices);
+  const { usage, endpoints: used = {} } = tally;
+  if (byEndpoint === undefined)
+    return prices && rounded(costOf(usage, prices) - (savedIn(tally, prices) ?? 0), 6);
   return byEndpoint.reduce<number | null>((sum, { name, prices: own }) => {
     if (sum === null || own === null) return null;
     return sum + costOf(used[name]?.usage ?? NO_TOKENS, own);
@@ -421,6 +436,32 @@ const endpointsIn = (
       const { rows, usage } = used[name] ?? { rows: 0, usage: NO_TOKENS };
       return [name, { calls, rows, usage, cost: prices && costOf(usage, prices), rate_limited }];
     }),
+  );
+
+/** What a tier costs where the prices do not say, as a factor of them. */
+const USUAL_FACTOR = 0.5;
+
+/** The service may name tiers of which the prices know nothing. */
+export const factorOf = (tier: string | undefined, prices: Prices | null): number =>
+  tier === 'flex' || tier === 'batch' ? (prices?.[tier] ?? USUAL_FACTOR) : 1;
+
+const tiersIn = ({ tiers = {} }: Tally, prices: Prices | null): NonNullable<Summary['tiers']> =>
+  Object.fromEntries(
+    Object.entries(tiers).map(([tier, { rows, usage }]) => {
+      const cost = prices && rounded(costOf(usage, prices) * factorOf(tier, prices), 6);
+      return [tier, { rows, usage, cost }];
+    }),
+  );
+
+/** Null without prices. */
+export const savedIn = ({ tiers = {} }: Pick<Tally, 'tiers'>, prices: Prices | null): number | null =>
+  prices &&
+  rounded(
+    Object.entries(tiers).reduce(
+      (sum, [tier, { usage }]) => sum + costOf(usage, prices) * (1 - factorOf(tier, prices)),
+      0,
+    ),
+    6,
   );
 
 /** In the currency of the prices. */

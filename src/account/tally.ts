@@ -26,6 +26,11 @@ interface FilterTally {
   readonly completion: FilterCounts;
 }
 
+interface RowsAndUsage {
+  readonly rows: number;
+  readonly usage: Usage;
+}
+
 /** Plain data in the manifest: survives JSON, and does not grow with the input. */
 export interface Tally {
   readonly rows: RowCounts;
@@ -35,7 +40,9 @@ export interface Tally {
   /** Sums over the rows with reported usage, blocked completions included: they are billed. */
   readonly usage: Usage;
   /** By name, of rows that it answered; absent where the job has only one. */
-  readonly endpoints?: { readonly [name: string]: { readonly rows: number; readonly usage: Usage } };
+  readonly endpoints?: { readonly [name: string]: RowsAndUsage };
+  /** By the name that the service says, of rows that it answered; absent where no row tells it. */
+  readonly tiers?: { readonly [name: string]: RowsAndUsage };
   /** Rows whose usage is our own count or a share of a request's; absent if 0. */
   readonly estimated?: number;
   /** Labels without a confidence although the job asks for it; absent if 0. */
@@ -90,6 +97,7 @@ export const LIMITS = {
   finishReasons: 20,
   categories: 30,
   severities: 10,
+  tiers: 10,
 } as const;
 /** Number of codes with a sample, and characters of a sample. */
 const SAMPLES = { codes: 20, characters: 300 } as const;
@@ -121,6 +129,7 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
   const answers = new Counter(tally.answers, LIMITS.answers);
   let { usage } = tally;
   const endpoints = new Map(Object.entries(tally.endpoints ?? {}));
+  const tiers = new Map(Object.entries(tally.tiers ?? {}));
   const prompt = new FilterCounter(tally.filters.prompt);
   const completion = new FilterCounter(tally.filters.completion);
   const errors = new Counter(tally.errors, LIMITS.errors);
@@ -160,13 +169,12 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
       usage = withUsage(usage, answered.usage);
       if (answered.usage.estimated) estimated += 1;
     }
-    if (outcome.endpoint !== undefined) {
-      const { rows: before, usage: used } = endpoints.get(outcome.endpoint) ?? { rows: 0, usage: NO_USAGE };
-      endpoints.set(outcome.endpoint, {
-        rows: before + (outcome.status === 'failed' ? 0 : 1),
-        usage: answered?.usage ? withUsage(used, answered.usage) : used,
-      });
-    }
+    const isAnswered = outcome.status !== 'failed';
+    if (outcome.endpoint !== undefined)
+      addTo(endpoints, outcome.endpoint, isAnswered, answered?.usage ?? null);
+    if (answered?.tier !== undefined)
+      for (const [tier, used] of Object.entries(answered.tiers ?? { [answered.tier]: answered.usage }))
+        addTo(tiers, boundedKey(tiers, tier, LIMITS.tiers), isAnswered && tier === answered.tier, used);
     if (outcome.status === 'failed') continue;
 
     prompt.add(outcome.filters.prompt);
@@ -192,6 +200,7 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
     filters: { prompt: prompt.toCounts(), completion: completion.toCounts() },
     errors: errors.toCounts(),
     ...(endpoints.size > 0 && { endpoints: Object.fromEntries(endpoints) }),
+    ...(tiers.size > 0 && { tiers: Object.fromEntries(tiers) }),
     ...(estimated > 0 && { estimated }),
     ...(invalid.size > 0 && { invalid: invalid.toCounts() }),
     ...(withoutConfidence > 0 && { without_confidence: withoutConfidence }),
@@ -202,6 +211,11 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
     ...(reused.copied + reused.carried > 0 && { reused }),
     ...(golds.all > 0 && { gold: golds.toTally() }),
   };
+}
+
+function addTo(sums: Map<string, RowsAndUsage>, name: string, isRow: boolean, usage: Usage | null): void {
+  const { rows, usage: used } = sums.get(name) ?? { rows: 0, usage: NO_USAGE };
+  sums.set(name, { rows: rows + (isRow ? 1 : 0), usage: usage === null ? used : withUsage(used, usage) });
 }
 
 function withUsage(sum: Usage, { estimated: _, ...usage }: Usage): Usage {

@@ -1,7 +1,7 @@
 import { driftMiss } from '../account/drift.js';
 import { bothMissed, invalidOf, missOf } from '../account/require.js';
 import type { StepFacts } from '../account/steps.js';
-import { paidFor, type StoredSummary, type SummaryParts, summarise } from '../account/summary.js';
+import { paidFor, savedIn, type StoredSummary, type SummaryParts, summarise } from '../account/summary.js';
 import type { Tally } from '../account/tally.js';
 import { advanced } from '../account/timeline.js';
 import type { Settings } from '../config/settings.js';
@@ -78,6 +78,9 @@ export function summaryWith(
     // The prices may have changed since, or be gone.
     ...(before.cost !== null && {
       cost: before.cost + (paidFor(own.tally, own) ?? 0),
+    }),
+    ...(typeof before.saved === 'number' && {
+      saved: before.saved + (savedIn(own.tally, own.prices) ?? 0),
     }),
     ...(before.beyond && { beyond: before.beyond }),
     ...(before.rejected && { rejected: before.rejected }),

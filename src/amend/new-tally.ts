@@ -120,7 +120,7 @@ export async function recountedTally(
 
 /** Keeps what was paid, and what records do not contain. */
 function withUnsaid(now: Tally, then: Tally, format: RecordFormat, { output }: Settings): Tally {
-  const { usage, latency, estimated, without_confidence, endpoints } = then;
+  const { usage, latency, estimated, without_confidence, endpoints, tiers } = then;
   // A CSV may have no column for messages.
   const untold = Object.entries(then.samples ?? {}).filter(
     ([code]) => Object.hasOwn(now.errors, code) && !Object.hasOwn(now.samples ?? {}, code),
@@ -139,6 +139,7 @@ function withUnsaid(now: Tally, then: Tally, format: RecordFormat, { output }: S
     ...(endpoints && {
       endpoints: parts.has('endpoint') ? withRows(endpoints, now.endpoints) : endpoints,
     }),
+    ...(tiers && { tiers: parts.has('tier') ? withRows(tiers, now.tiers) : tiers }),
     ...(untold.length > 0 && { samples: { ...Object.fromEntries(untold), ...now.samples } }),
     filters: { prompt: filtersOf('prompt'), completion: filtersOf('completion') },
     ...(estimated !== undefined && { estimated }),
@@ -149,9 +150,9 @@ function withUnsaid(now: Tally, then: Tally, format: RecordFormat, { output }: S
 
 /** The usage of some, and the rows of others. */
 const withRows = (
-  used: NonNullable<Tally['endpoints']>,
-  now: Tally['endpoints'] = {},
-): NonNullable<Tally['endpoints']> =>
+  used: NonNullable<Tally['endpoints' | 'tiers']>,
+  now: Tally['endpoints' | 'tiers'] = {},
+): NonNullable<Tally['endpoints' | 'tiers']> =>
   Object.fromEntries(
     Object.entries(used).map(([name, { usage }]) => [name, { rows: now[name]?.rows ?? 0, usage }]),
   );

@@ -143,6 +143,7 @@ interface Flags {
   readonly quotaHeaders: boolean;
   readonly hint: Hint;
   readonly flexCapacity: number;
+  readonly flexRefusal: '429' | '498';
   readonly filterPrompts: Threshold;
   readonly filterCompletions: Threshold;
   readonly filterPromptRate: number;
@@ -158,7 +159,8 @@ export function addEmulatorOptions(command: Command): Command {
   const tokens = 'tokens admitted a minute, by estimate; a larger request is told to wait for a day';
   const window = 'seconds over which requests are counted: 600 a minute are 10 a second, or 100 in 10';
   const reasoning = 'tokens that each chat answer spends on reasoning; the model refuses max_tokens then';
-  const flex = 'share of the calls with service_tier flex that find capacity; the others get a free 429';
+  const flex =
+    'share of the calls with service_tier flex that find capacity; the others are refused at no cost';
   const estimate = 'full: prompt tokens + max_tokens × best_of; or max_tokens alone';
   return command
     .optionsGroup('Where:')
@@ -183,6 +185,9 @@ export function addEmulatorOptions(command: Command): Command {
     .option('--no-quota-headers', 'say nothing of the quota in the headers of answers')
     .addOption(choice('--hint <how>', 'how a 429 says when to come back', HINTS, 'seconds'))
     .addOption(number('--flex-capacity <share>', flex, [0, 1], 1))
+    .addOption(
+      new Option('--flex-refusal <status>', 'status of their refusal').choices(['429', '498']).default('429'),
+    )
     .optionsGroup('Content filter:')
     .addOption(threshold('--filter-prompts <severity>', 'lowest severity that blocks a prompt'))
     .addOption(threshold('--filter-completions <severity>', 'lowest severity that cuts a completion'))
@@ -222,6 +227,7 @@ export function emulatorOptions(
     quotaHeaders: flags.quotaHeaders,
     hint: flags.hint,
     flexCapacity: flags.flexCapacity,
+    flexRefusal: flags.flexRefusal === '498' ? 498 : 429,
     filter: {
       prompts: { threshold: flags.filterPrompts, rate: flags.filterPromptRate },
       completions: { threshold: flags.filterCompletions, rate: flags.filterCompletionRate },

@@ -60,8 +60,8 @@ function textOf({ job, from, prices }: Shown): string {
   const names = [...prices.keys()].map(escapeControls);
   const width = Math.max(...names.map((name) => name.length));
   const lines = [...prices.values()].map(
-    ({ prompt, cached, completion }, i) =>
-      `${(names[i] ?? '').padEnd(width)}  prompt ${prompt}${cached === undefined ? '' : `  cached ${cached}`}  completion ${completion}`,
+    ({ prompt, cached, completion, flex, batch }, i) =>
+      `${(names[i] ?? '').padEnd(width)}  prompt ${prompt}${cached === undefined ? '' : `  cached ${cached}`}  completion ${completion}${flex === undefined ? '' : `  flex × ${flex}`}${batch === undefined ? '' : `  batch × ${batch}`}`,
   );
   return `per 1,000 tokens, by ${escapeControls(from)}:\n${lines.join('\n')}\n`;
 }

@@ -3,7 +3,7 @@ import { either } from '../core/errors.js';
 import { CALLABLE_MODEL_IDS, CALLABLE_MODELS } from '../service/catalogue.js';
 import { baseProblem, withoutSecrets } from '../service/endpoint.js';
 import { type EndpointSpec, endpointSpecSchema, mapped, type Several } from '../service/endpoint-spec.js';
-import { price, whole } from './numbers.js';
+import { price, share, whole } from './numbers.js';
 import { problem } from './on-invalid-schema.js';
 
 const text = z.string().min(1, 'must not be empty');
@@ -29,6 +29,10 @@ export const pricesSchema = z.strictObject({
     .optional()
     .describe('Price of 1,000 prompt tokens that the service had in its cache. Default: as the others.'),
   completion: price.describe('Price of 1,000 completion tokens.'),
+  flex: share
+    .optional()
+    .describe('What an answer of the flex tier costs, as a factor of these prices. Default: 0.5.'),
+  batch: share.optional().describe('The same of the batch tier. Default: 0.5.'),
 });
 
 const A_KEY = 'must be the name of an environment variable in capital letters, such as WEST_KEY';
@@ -102,10 +106,11 @@ interface EndpointParts {
     readonly model?: EndpointSpec['model'];
     readonly api_version: string;
     readonly style: EndpointSpec['style'];
+    readonly tier: 'online' | 'flex' | { readonly flex: string };
     readonly route: z.output<typeof routeSchema>;
   };
   readonly limits: {
-    readonly timeout_seconds: number;
+    readonly timeout_seconds?: number | undefined;
     readonly requests_per_minute?: number | undefined;
     readonly tokens_per_minute?: number | undefined;
     readonly budget?: { readonly cost?: number | undefined } | undefined;
@@ -115,15 +120,19 @@ interface EndpointParts {
     | undefined;
 }
 
+/** In seconds. Answers of the flex tier may take many minutes. */
+export const TIMEOUT = { online: 120, flex: 900 } as const;
+
 /** `service.deployment` is a list of one. */
 export function endpointsOf({ service, limits }: EndpointParts): Several<JobEndpoint> {
-  const { deployment = '' } = service;
+  const { deployment = '', tier } = service;
+  const seconds = limits.timeout_seconds ?? TIMEOUT[tier === 'online' ? tier : 'flex'];
   const one = { ...service, ...limits, deployment, name: deployment };
   const [first = { ...one, base_url: null, key: null, prices: undefined }, ...others] =
     service.endpoints ?? [];
   return mapped([first, ...others], ({ name, operation, model, style, ...each }): JobEndpoint => {
     const { base_url: baseUrl, key, prices = null, requests_per_minute, tokens_per_minute } = each;
-    const at = { apiVersion: each.api_version, style, timeoutMs: limits.timeout_seconds * 1000 };
+    const at = { apiVersion: each.api_version, style, timeoutMs: seconds * 1000 };
     const spec = {
       name,
       operation,
@@ -159,6 +168,9 @@ export function endpointProblems({ service, limits, answer }: EndpointParts) {
       'service.api_version': unless(API_VERSION, service.api_version),
       'limits.requests_per_minute': limits.requests_per_minute,
       'limits.tokens_per_minute': limits.tokens_per_minute,
+    }),
+    ...where('cannot stand beside service.endpoints: take it out', {
+      'service.tier': unless('online', service.tier),
     }),
     ...(asked === undefined || endpoints.some(({ name }) => name === asked)
       ? []

@@ -32,6 +32,7 @@ import {
   endpointsSchema,
   pricesSchema,
   routeSchema,
+  TIMEOUT,
 } from './endpoints-schema.js';
 import { labelNames, labelsSchema } from './labels-schema.js';
 import { above0, share, whole } from './numbers.js';
@@ -52,6 +53,29 @@ const AUTO = { most: 100, untilAnswered: 20 };
 
 export const callsAtOnce = (concurrency: Concurrency): typeof AUTO =>
   concurrency === 'auto' ? AUTO : { most: concurrency, untilAnswered: concurrency };
+
+const A_DURATION = 'must be a duration such as 90s, 30m or 8h';
+
+/** A duration such as `90s`, `30m`, `8h` or `1h30m`; see {@link durationMs}. */
+const durationSchema = z.string(A_DURATION).regex(/^(?=\d)(\d+h)?(\d+m)?(\d+s)?$/, A_DURATION);
+
+const A_TIER = 'must be online, flex, or a longest time in flex such as { flex: 20m }';
+const NO_BATCH = 'must be online or flex, as batches are not built yet';
+
+const tierSchema = z
+  .union(
+    [
+      z.enum(['online', 'flex'], A_TIER),
+      z.strictObject({ flex: durationSchema, batch: z.never(NO_BATCH).optional() }),
+    ],
+    { error: ({ input }) => (input === 'batch' ? NO_BATCH : A_TIER) },
+  )
+  .default('online')
+  .describe(
+    'In the chat operation: what an answer costs, and how soon it comes. flex: half the price, slower, and refused at no cost while the service has no ' +
+      'capacity; a refused row is tried again, and goes online where limits.deadline needs it. { flex: 20m }: at most so long in it, from its first ' +
+      'call on, then online. Default: online.',
+  );
 
 const PATHS = either(OPERATIONS.map(({ path }) => path));
 
@@ -78,6 +102,7 @@ const serviceSchema = z
       `Shape of the endpoint: "deployments" for {base}/{segment}/deployments/<name>/${PATHS} with an api-key header, ` +
         `"openai" for {base}/v1/${PATHS} with bearer authentication and the deployment as "model" in the body.`,
     ),
+    tier: tierSchema,
     endpoints: endpointsSchema,
     route: routeSchema,
   })
@@ -313,11 +338,6 @@ const outputSchema = z.strictObject({
     ),
 });
 
-const A_DURATION = 'must be a duration such as 90s, 30m or 8h';
-
-/** A duration such as `90s`, `30m`, `8h` or `1h30m`; see {@link durationMs}. */
-const durationSchema = z.string(A_DURATION).regex(/^(?=\d)(\d+h)?(\d+m)?(\d+s)?$/, A_DURATION);
-
 /** @param what completes the phrase "this many rows …" */
 const mostRows = (what: string) =>
   above0()
@@ -367,8 +387,10 @@ const limitsSchema = z.strictObject({
         'for twice. Default: retry.',
     ),
   timeout_seconds: above0(86_400)
-    .default(120)
-    .describe('Longest time for one call, from the request to the last byte, in seconds. Default: 120.'),
+    .optional()
+    .describe(
+      `Longest time for one call, from the request to the last byte, in seconds. Default: ${TIMEOUT.online}; with service.tier: flex ${TIMEOUT.flex}.`,
+    ),
   budget: z
     .strictObject({
       tokens: whole(1)
@@ -646,6 +668,7 @@ function operationProblems(parts: OperationParts) {
   const checked = checkParameters(parameters, operation.parameters);
   const model = service.model === undefined ? null : modelProblem(service.model, operation);
   const format = answer?.send_schema === true ? parameters.response_format : undefined;
+  const isTiered = service.tier !== 'online' && service.endpoints === undefined;
   const mixed = takesMessages && messages !== undefined ? operation.promptOf(messages) : null;
   const beside = (field: string, other: string, remedy: string) => [
     problem(field, `cannot stand beside ${other}: ${remedy}`, asked),
@@ -672,6 +695,21 @@ function operationProblems(parts: OperationParts) {
             true,
           ),
         ]
+      : []),
+    ...(isTiered && !operation.hasTiers
+      ? [
+          problem(
+            'service.tier',
+            'needs service: { operation: chat }: text completions have one tier, so take it out',
+            service.tier,
+          ),
+        ]
+      : []),
+    ...(isTiered && (parameters.service_tier ?? parameters.extra_body?.['service_tier']) !== undefined
+      ? beside('parameters.service_tier', 'service.tier', 'take one of them out')
+      : []),
+    ...(isTiered && row_parameters.includes('service_tier')
+      ? beside('row_parameters', 'service.tier', 'take service_tier out of the list')
       : []),
     ...(format === undefined
       ? []
@@ -824,6 +862,11 @@ export const jobSchema = jobFileSchema.transform((file) => {
     endpoint: endpoints.map(({ spec }) => spec).reduce(narrower),
     endpoints,
     route: service.route,
+    /** Null: all calls are online. `forMs`: longest time in the flex tier, null for no end. */
+    flex:
+      service.tier === 'online'
+        ? null
+        : { forMs: typeof service.tier === 'object' ? durationMs(service.tier.flex) : null },
     input: {
       path: input.path,
       ...(format !== undefined && { format }),

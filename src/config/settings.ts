@@ -147,7 +147,15 @@ export function logLevelOf(value: string): LogLevel {
 
 export type RecordSettings = Pick<
   Settings,
-  'operation' | 'endpoints' | 'answer' | 'output' | 'reuse' | 'answerSource' | 'parameters' | 'rowParameters'
+  | 'operation'
+  | 'endpoints'
+  | 'flex'
+  | 'answer'
+  | 'output'
+  | 'reuse'
+  | 'answerSource'
+  | 'parameters'
+  | 'rowParameters'
 >;
 
 /** Writers and readers must use the same options: an input column named like a result is renamed. */
@@ -160,6 +168,7 @@ export function recordOptions(job: RecordSettings): RecordedJob {
     formulas: output.formulas,
     tellsMore: job.operation.tellsMore,
     hasEndpoints: job.endpoints.length > 1,
+    hasTiers: job.flex !== null,
     origins: originColumns(job.reuse),
     answerSource: job.answerSource,
     probabilities: output.probabilities,

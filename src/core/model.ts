@@ -28,6 +28,7 @@
  * - **endpoint**: an address with its deployment, keys, quota and prices; a job has one or several, and its queue is theirs.
  * - **lane**: what calls one endpoint, and decides when it may be called.
  * - **route**: the lanes that take rows from one line.
+ * - **tier**: what a call costs and how soon it is served: `online`, or `flex` for less while there is capacity.
  * - **permit**: the right to make one call at one moment; all workers share one line of permits per deployment.
  */
 
@@ -89,6 +90,10 @@ export interface Completion {
   readonly text: string | null;
   readonly finish_reason: string | null;
   readonly usage: Usage | null;
+  /** That served it, which is its price; only of a job that asks for one. */
+  readonly tier?: string;
+  /** Set when the row was asked in several: the usage by tier. */
+  readonly tiers?: { readonly [tier: string]: Usage };
   readonly model: string | null;
   readonly id: string | null;
   /** Seconds since 1970, as the service sends it. */

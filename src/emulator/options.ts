@@ -39,6 +39,8 @@ export interface EmulatorOptions extends Partial<Habits> {
    * and count on no quota; they may find it when they are sent again. @default 1
    */
   readonly flexCapacity?: number;
+  /** How they are refused: services have either form. @default 429 */
+  readonly flexRefusal?: 429 | 498;
   /** Whether answers report the quota and what remains of it in their headers. @default true */
   readonly quotaHeaders?: boolean;
   /** How a 429 says when to retry. @default 'seconds' */
@@ -76,10 +78,10 @@ const QUOTA: QuotaSettings = {
 
 /** @param told what the job reads from its answers; text when the job is unknown */
 export function serviceOf(options: EmulatorOptions, told: AnswerSpec) {
-  const { keys = TEST_KEYS, seed = 1, flexCapacity = 1 } = options;
+  const { keys = TEST_KEYS, seed = 1, flexCapacity = 1, flexRefusal = 429 } = options;
   let quota = { ...QUOTA, ...options.quota };
   const quotas = new Map<string, Quota>();
-  const noRoom = { kind: 'reply', name: 'no-capacity', reply: noCapacity() } as const;
+  const noRoom = { kind: 'reply', name: 'no-capacity', reply: noCapacity(flexRefusal) } as const;
   return {
     segment: options.segment ?? 'openai',
     keys: keys.filter((key) => options.refusedKey === undefined || key !== keys[options.refusedKey - 1]),

@@ -98,8 +98,10 @@ export function contextExceeded(
       );
 }
 
-/** No room for a call of the flex tier: neither billed nor counted on the quota. */
-export function noCapacity(): Reply {
+/** No room for a call of the flex tier: neither billed nor counted on the quota. @param status each has a form of its own */
+export function noCapacity(status: 429 | 498): Reply {
+  if (status === 498)
+    return gateway(498, 'capacity_exceeded', 'Flex tier capacity exceeded. Please try again later.').reply;
   const message = 'Resource unavailable: there is no capacity for the flex tier at the moment.';
   const code = 'resource_unavailable';
   return { status: 429, body: { error: { message, type: code, param: null, code } } };
@@ -325,7 +327,7 @@ function repliesOf(
       return [limited('requests'), limited('tokens'), rateLimitedInShort(SHORT_WAIT, hint)];
     }
     case 498:
-      return [said('capacity_exceeded', 'Flex tier capacity exceeded. Please try again later.')];
+      return [noCapacity(498)];
     case 500: {
       const message = 'The server had an error while processing your request. Sorry about that!';
       return [

@@ -112,6 +112,7 @@ interface RunHeartbeatParts {
 interface Pulse {
   readonly known: number;
   readonly waiting: string | null;
+  readonly online: boolean;
   readonly speed: {
     readonly called: number;
     readonly perSecond: number | null;
@@ -126,6 +127,7 @@ export class RunHeartbeatSender {
   #state: RunState = 'running';
   #known: number;
   #waiting: string | null = null;
+  #online = false;
   #speed: Pulse['speed'] = { called: 0, perSecond: null, secondsLeft: null };
   /** Counts reported last: a request that was not made is taken back, but reported counters never fall. */
   #said: CallCounts = NO_CALLS;
@@ -156,8 +158,9 @@ export class RunHeartbeatSender {
   }
 
   /** Goes out with the next beat. */
-  tell({ known, waiting, speed }: Pulse): void {
+  tell({ known, waiting, online, speed }: Pulse): void {
     this.#known = known;
+    this.#online = online;
     this.#waiting = waiting;
     this.#speed = speed;
   }
@@ -198,6 +201,7 @@ export class RunHeartbeatSender {
       rows_per_second: this.#speed.perSecond,
       seconds_left: this.#speed.secondsLeft,
       waiting: this.#waiting,
+      ...(this.#online && { online: true }),
       limits: limitsOf(settings),
       summary: { ...now, calls: this.#said, ...(scores && { scores: inShort(scores) }) },
       latency: latency(),

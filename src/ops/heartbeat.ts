@@ -41,6 +41,8 @@ const runHeartbeat = z.object({
   seconds_left: amount.nullable(),
   /** In words; null while it is not waiting. */
   waiting: words.nullable(),
+  /** Rows of a job with another tier are called online from now on; absent before. */
+  online: z.exactOptional(z.boolean()),
   /** For workers that call for it. Bounded as in the job file: a worker sizes what it takes by these. */
   limits: z.object({
     requests_per_minute: perMinute,

@@ -381,7 +381,9 @@ export class OutputRecord {
     const error = this.#error();
     if (status === 'failed') return error && { status, error, ...called };
     const filters = this.#filters();
+    const tier = this.#string('tier');
     const completion: Completion = {
+      ...(tier !== null && { tier }),
       ...{ text: this.#string('text'), finish_reason: this.#string('finish_reason'), usage: this.#usage() },
       ...{ model: null, id: null, created: null },
     };

@@ -106,6 +106,8 @@ export function recordLayout(options: {
   readonly tellsMore?: boolean | undefined;
   /** Whether it has the name of the endpoint. @default false */
   readonly hasEndpoints?: boolean | undefined;
+  /** Whether it has the tier that served it. @default false */
+  readonly hasTiers?: boolean | undefined;
   /** Whether the record has `answer_source`. @default false */
   readonly answerSource?: boolean | undefined;
   /** @default false */
@@ -114,7 +116,7 @@ export function recordLayout(options: {
   readonly probabilities?: boolean | undefined;
 }): RecordLayout {
   const { answer, select, answerSource = false, logprobs = false, probabilities = false } = options;
-  const told = resultsOf(options.tellsMore ?? false, options.hasEndpoints ?? false);
+  const told = resultsOf(options);
   const origins = (options.origins ?? []).map((name) => ORIGINS[name]);
   const { confidenceOf, abstains = false } = answer;
   const sureness = [
@@ -225,6 +227,7 @@ const OPTIONAL: ReadonlySet<Part> = new Set([
   ABSTAINED.part,
   'refusal',
   'endpoint',
+  'tier',
 ]);
 
 function inputColumns(names: readonly string[], taken: ReadonlySet<string>): Column[] {

@@ -32,6 +32,7 @@ export const PARTS = [
   'latency_ms',
   'refusal',
   'endpoint',
+  'tier',
   'error',
   'copied_from',
   'carried_from',
@@ -48,7 +49,7 @@ export type Part = (typeof PARTS)[number];
 export const GROUPS: ReadonlyMap<string, readonly Part[]> = new Map<string, readonly Part[]>([
   ['evidence', ['answer_source', 'confidence', 'answer_probabilities', 'abstained']],
   ['tokens', ['usage']],
-  ['call', ['model', 'completion_id', 'created', 'attempts', 'latency_ms', 'endpoint']],
+  ['call', ['model', 'completion_id', 'created', 'attempts', 'latency_ms', 'endpoint', 'tier']],
 ]);
 
 export interface RecordFacts {
@@ -152,9 +153,22 @@ const ENDPOINT: Column = {
   value: ({ outcome }) => ('endpoint' in outcome ? (outcome.endpoint ?? null) : null),
 };
 
-/** {@link TOLD} and {@link ENDPOINT} come before the error. */
-export const resultsOf = (tellsMore: boolean, hasEndpoints: boolean): readonly Column[] =>
-  RESULTS.toSpliced(ERROR, 0, ...(tellsMore ? TOLD : []), ...(hasEndpoints ? [ENDPOINT] : []));
+/** If the job asks for another tier than online. */
+const TIER: Column = { name: 'tier', part: 'tier', value: ({ completion }) => completion?.tier ?? null };
+
+/** {@link TOLD}, {@link ENDPOINT} and {@link TIER} come before the error. */
+export const resultsOf = (job: {
+  readonly tellsMore?: boolean | undefined;
+  readonly hasEndpoints?: boolean | undefined;
+  readonly hasTiers?: boolean | undefined;
+}): readonly Column[] =>
+  RESULTS.toSpliced(
+    ERROR,
+    0,
+    ...(job.tellsMore ? TOLD : []),
+    ...(job.hasEndpoints ? [ENDPOINT] : []),
+    ...(job.hasTiers ? [TIER] : []),
+  );
 
 const ERROR = RESULTS.findIndex(({ part }) => part === 'error');
 
@@ -230,6 +244,7 @@ const SINGLE = [
   ...RESULTS,
   ...TOLD,
   ENDPOINT,
+  TIER,
   ...Object.values(ORIGINS),
   ANSWER_SOURCE,
   CONFIDENCE,

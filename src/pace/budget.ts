@@ -1,6 +1,6 @@
-import { costOf, type Prices } from '../account/summary.js';
+import { costOf, factorOf, type Prices } from '../account/summary.js';
 import { cost, count } from '../core/figures.js';
-import type { Parameters, Problem, Tokens } from '../core/model.js';
+import type { Parameters, Problem, Tokens, Usage } from '../core/model.js';
 import { candidatesOf, DEFAULT_MAX_TOKENS } from '../service/parameters.js';
 import type { Bounds } from '../store/ledger.js';
 
@@ -46,6 +46,22 @@ const MOST_GENERATED = 2 ** 32;
 export function mostBilled(promptTokens: number, parameters: Parameters): Tokens {
   const generated = (parameters.max_tokens ?? DEFAULT_MAX_TOKENS) * candidatesOf(parameters);
   return { prompt_tokens: promptTokens, completion_tokens: Math.min(generated, MOST_GENERATED) };
+}
+
+/**
+ * Tokens of an answer in the ledger, which knows one price of prompts and one of completions: under a budget of money
+ * alone, cached tokens and those of cheaper tiers count by their price.
+ */
+export function atPrice(usage: Usage, tier: string | undefined, budget: Budget | null): Tokens {
+  const { cached_tokens: tokens = 0, prompt_tokens, completion_tokens } = usage;
+  const { prompt = 0, cached = prompt } = budget?.prices ?? {};
+  const factor = factorOf(tier, budget?.prices ?? null);
+  if (budget?.tokens !== null || (factor === 1 && (tokens === 0 || prompt === 0))) return usage;
+  const cheaper = prompt === 0 ? 0 : tokens * (1 - cached / prompt);
+  return {
+    prompt_tokens: Math.ceil((prompt_tokens - cheaper) * factor),
+    completion_tokens: Math.ceil(completion_tokens * factor),
+  };
 }
 
 /** The limit that a sum exceeds, or null. The cost is as the summary shows it. */

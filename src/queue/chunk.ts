@@ -11,6 +11,7 @@ import {
   type OperationName,
   operationOf,
 } from '../service/operation.js';
+import { type Tier, TIERS } from '../service/response.js';
 
 /** A row in the queue: what is sent to the service, and nothing else of the input. */
 export interface ChunkRow {
@@ -46,6 +47,8 @@ export interface Chunk {
   readonly promptsPerRequest: number;
   /** As each operation of the endpoints has them. */
   readonly parameters: ByOperation<Parameters>;
+  /** Asked for, as long as the run does not go online. @default none: answers do not tell theirs */
+  readonly tier?: Tier | undefined;
   readonly budget: ChunkBudget | null;
   /** A row whose call has an unknown end is not called again: it ends `failed`. */
   readonly hold: boolean;
@@ -97,6 +100,8 @@ const budgetSchema = z.strictObject({
       prompt: z.number().nonnegative(),
       cached: z.number().nonnegative().optional(),
       completion: z.number().nonnegative(),
+      flex: z.number().nonnegative().optional(),
+      batch: z.number().nonnegative().optional(),
     })
     .nullable(),
   orphaned: z.int().nonnegative(),
@@ -114,6 +119,7 @@ const commonSchema = z
     endpoints: z.tuple([endpointSpecSchema], endpointSpecSchema),
     promptsPerRequest: z.int().min(1).max(2048),
     parameters: z.record(z.string(), z.unknown()),
+    tier: z.enum(TIERS).optional(),
     budget: budgetSchema.nullable(),
     hold: z.boolean(),
     asks: asksSchema.nullable(),
@@ -148,9 +154,9 @@ export function decodeChunk(data: unknown): Chunk | null {
   const operation = commonOperation(common.endpoints);
   if (!rows.every(isRow(operation))) return null;
   const { run, x: execution, first } = data;
-  const { endpoints, promptsPerRequest, parameters, budget, hold, asks } = common;
+  const { endpoints, promptsPerRequest, parameters, tier, budget, hold, asks } = common;
   return {
-    ...{ run, execution, first, endpoints, promptsPerRequest, parameters, budget, hold, asks },
+    ...{ run, execution, first, endpoints, promptsPerRequest, parameters, tier, budget, hold, asks },
     // Only the checked parameters: JSON may have a `__proto__` that zod passes over.
     rows: rows.map(([row, prompt, own]) => ({
       row,

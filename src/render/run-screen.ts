@@ -1,4 +1,4 @@
-import { costOf, type Prices } from '../account/summary.js';
+import { costOf, type Prices, savedIn } from '../account/summary.js';
 import type { Tally } from '../account/tally.js';
 import { cost, count, counted, duration, rate } from '../core/figures.js';
 import type { Tokens } from '../core/model.js';
@@ -39,7 +39,7 @@ export interface RunFigures extends Spending {
   readonly rateLimited: number;
   readonly quota: Quota | null;
   /** Of the rows on disk. */
-  readonly tally: Pick<Tally, 'rows' | 'answers' | 'abstained'>;
+  readonly tally: Pick<Tally, 'rows' | 'answers' | 'abstained' | 'tiers'>;
   /** False for free text. */
   readonly namesAnswers: boolean;
 }
@@ -114,9 +114,12 @@ function callPieces(
   ];
 }
 
-function spendingPieces({ tokens, prices, budget }: RunFigures, length: number): Piece[] {
+function spendingPieces({ tokens, prices, budget, tally }: RunFigures, length: number): Piece[] {
   const sum = tokens.prompt_tokens + tokens.completion_tokens;
-  const spent = prices === null ? null : costOf(tokens, prices);
+  const saved = savedIn(tally, prices);
+  // Under a budget of money alone, tokens are counted by their price.
+  const isCounted = typeof budget?.cost === 'number' && budget.tokens === null;
+  const spent = prices === null ? null : costOf(tokens, prices) - (isCounted ? 0 : (saved ?? 0));
   const parts = [part(sum, budget?.tokens), part(spent, budget?.cost)].flatMap((each) => each ?? []);
   const nearest = parts.length === 0 ? null : Math.max(...parts);
   const of = (limit: number | null | undefined, form: (value: number) => string): string =>
@@ -134,6 +137,7 @@ function spendingPieces({ tokens, prices, budget }: RunFigures, length: number):
       text: `${count(sum)}${of(budget?.tokens, count)}${prices === null ? '' : ' tokens'}`,
       importance: 2,
     },
+    { text: saved ? `${cost(Number(saved.toFixed(2)))} saved` : '', importance: 3 },
   ];
 }
 

@@ -82,6 +82,7 @@ export function summarySections(summary: Summary): Section[] {
     section('endpoints', 'Endpoints', [figures(endpoints(summary), { said: 'by name' })], {
       chapter: 'cost',
     }),
+    section('tiers', 'Tiers', [figures(tiers(summary), { said: 'by name' })], { chapter: 'cost' }),
     section('reused', 'Rows without a call', [figures(reused(summary))], { chapter: 'cost', in: ELSEWHERE }),
     section('latency', 'Latency', [figures(latencies(summary), { said: 'by name' })], { chapter: 'cost' }),
     section('duration', 'Duration', [text(durationText(summary))], { in: TERMINAL }),
@@ -182,7 +183,7 @@ const reused = ({ reused }: Summary): Figure[] =>
         figure('carried over from an earlier run', count(reused.carried)),
       ];
 
-function tokens({ usage, cost: price }: Summary): Figure[] {
+function tokens({ usage, cost: price, saved }: Summary): Figure[] {
   return [
     figure('prompt', count(usage.prompt_tokens)),
     figure('completion', count(usage.completion_tokens)),
@@ -190,10 +191,12 @@ function tokens({ usage, cost: price }: Summary): Figure[] {
     ...(usage.cached_tokens === undefined ? [] : [figure('cached', count(usage.cached_tokens))]),
     ...(usage.reasoning_tokens === undefined ? [] : [figure('reasoning', count(usage.reasoning_tokens))]),
     ...(price === null ? [] : [figure('cost', cost(price))]),
+    ...(typeof saved === 'number' ? [figure('saved, against online', cost(saved))] : []),
   ];
 }
 
-function tokenWords({ usage, usage_estimated: rows = 0, cost: price, answer_sources }: Summary): string[] {
+function tokenWords(summary: Summary): string[] {
+  const { usage, usage_estimated: rows = 0, cost: price, saved, answer_sources } = summary;
   const { prompt_tokens: prompt, completion_tokens: completion, total_tokens: total } = usage;
   if (total === 0 && prompt === 0 && completion === 0) return [];
   // The service reports the three independently; they need not add up.
@@ -204,6 +207,7 @@ function tokenWords({ usage, usage_estimated: rows = 0, cost: price, answer_sour
     ...(cached === 0 ? [] : [`${count(cached)} of the prompts cached`]),
     ...(thought === 0 ? [] : [`${count(thought)} of the completions reasoning`]),
     ...(price === null ? [] : [`cost ${cost(price)}`]),
+    ...(saved ? [`${cost(saved)} saved against online`] : []),
     ...(price === null || answer_sources.escalated === 0
       ? []
       : ['escalated answers at the prices of the job']),
@@ -238,6 +242,17 @@ const endpoints = ({ endpoints: all = {} }: Summary): Figure[] =>
     const parts = [
       `${counted(rows, 'row')} of ${counted(calls, 'call')}`,
       ...(refused === 0 ? [] : [`${count(refused)} rate limited`]),
+      counted(usage.total_tokens, 'token'),
+      ...(price === null ? [] : [`cost ${cost(price)}`]),
+    ];
+    return figure(name, parts.join(', '));
+  });
+
+/** Only of a job that asks for another tier than online. */
+const tiers = ({ tiers: all = {} }: Summary): Figure[] =>
+  Object.entries(all).map(([name, { rows, usage, cost: price }]) => {
+    const parts = [
+      counted(rows, 'row'),
       counted(usage.total_tokens, 'token'),
       ...(price === null ? [] : [`cost ${cost(price)}`]),
     ];

@@ -236,6 +236,11 @@ export class Committer {
     this.#manifest = { ...this.#manifest, calls };
   }
 
+  /** The run calls in the flex tier. Saved with the next write. @param now ms since 1970 */
+  inFlex(now: number): void {
+    if (this.#manifest.flex_since === undefined) this.#manifest = { ...this.#manifest, flex_since: now };
+  }
+
   /** A call has ended at one of several endpoints. Saved with the next write. */
   called(endpoint: string, isRefused: boolean): void {
     const { calls = 0, rate_limited = 0 } = this.#endpoints?.[endpoint] ?? {};

@@ -36,6 +36,8 @@ function partsOf(settings: Settings): Record<string, unknown> {
     answer: { ...settings.answer, repair: undefined },
     output: [output.format.name, output.columns, output.formulas],
     '--emulate': settings.emulated,
+    // How long in it may change.
+    ...(settings.flex !== null && { 'service.tier': 'flex' }),
     // Only when used, so that an unused part needs no value.
     ...(output.probabilities && { 'output.probabilities': true }),
     ...(reuse.dedupe && { 'input.dedupe': true }),

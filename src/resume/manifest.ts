@@ -85,6 +85,8 @@ const shape = z.object({
   }),
   /** Only of a job with several endpoints, by name: calls of this process's worker and its predecessors. */
   endpoints: z.record(z.string(), z.object({ calls: count, rate_limited: count })).exactOptional(),
+  /** When the run's first call in the flex tier was, in ms since 1970; absent before it, and in other tiers. */
+  flex_since: count.exactOptional(),
   tally: tallySchema,
   /** Absent before the first commit. */
   timeline: timelineSchema.exactOptional(),

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import * as z from 'zod';
 import { errorText, StopError, UsageError } from '../core/errors.js';
 import { parseJson } from '../core/json.js';
-import type { CalledOutcome, Origin } from '../core/model.js';
+import type { CalledOutcome, Completion, Origin } from '../core/model.js';
 import { PartFile } from '../output/writer.js';
 import type { Key } from '../prompt/reuse-keys.js';
 
@@ -37,7 +37,7 @@ export function takenOver(outcome: CalledOutcome, origin: Origin): CalledOutcome
   return { ...unbilled(outcome), origin };
 }
 
-/** Without usage, attempts, endpoint and origin, which belong to the called row. */
+/** Without usage, attempts, endpoint, tier and origin, which belong to the called row. */
 function unbilled({ origin: _, endpoint: __, ...outcome }: CalledOutcome): CalledOutcome {
   const free = { attempts: 0, latency_ms: null };
   if (outcome.status === 'failed') {
@@ -45,9 +45,13 @@ function unbilled({ origin: _, endpoint: __, ...outcome }: CalledOutcome): Calle
     return { ...failed, ...free };
   }
   if (outcome.status === 'completed')
-    return { ...outcome, completion: { ...outcome.completion, usage: null }, ...free };
+    return { ...outcome, completion: unpriced(outcome.completion), ...free };
   const { completion } = outcome;
-  return { ...outcome, completion: completion && { ...completion, usage: null }, ...free };
+  return { ...outcome, completion: completion && unpriced(completion), ...free };
+}
+
+function unpriced({ tier: _, tiers: __, ...completion }: Completion): Completion {
+  return { ...completion, usage: null };
 }
 
 function encodeOutcome({ row, request, number, run, outcome }: StoredOutcome): string {

@@ -19,6 +19,7 @@ import { Canary } from './canary.js';
 import { collect } from './collector.js';
 import { logReader, progressReader, type RunEvent, RunEvents } from './events.js';
 import { type FleetWatch, watchFleet } from './fleet-watch.js';
+import { FlexTime } from './flex-time.js';
 import type { Input } from './input.js';
 import { reachedLimit } from './limits.js';
 import type { Plan } from './plan.js';
@@ -71,6 +72,7 @@ class Engine {
   readonly #fleet: FleetWatch;
   readonly #watchdog: Watchdog;
   readonly #speed: SpeedGauge;
+  readonly #flex: FlexTime;
   /** After a halt: outcomes that the store keeps and that are not on disk. */
   #waiting = 0;
   /** Answers for them; null when the store cannot be asked. */
@@ -109,7 +111,10 @@ class Engine {
     });
     this.#canary = new Canary(settings.limits.canary, settings.require, manifest.tally, manifest.canary);
     committer.goAhead(this.#canary.last);
-    this.#producer = new Producer(settings, parts, this.#window, this.#canary);
+    const since = manifest.flex_since ?? null;
+    this.#flex = new FlexTime(settings.flex, settings.limits.deadlineMs, since, steadyNow());
+    const tier = settings.flex && (this.#flex.isOver ? 'online' : 'flex');
+    this.#producer = new Producer(settings, parts, this.#window, this.#canary, tier);
     const watched = {
       worker: this.#local?.worker ?? null,
       giveUpMs: settings.limits.giveUpMs,
@@ -179,6 +184,8 @@ class Engine {
     const { tally, calls } = committer.manifest;
     const { sent, rate_limited, prompt_tokens, completion_tokens } = calls;
     const quota = this.#local?.worker.quota ?? this.#fleet.seen?.quota ?? null;
+    const speed = this.#speed.at(now, this.#window, tally, quota);
+    this.#lookAtFlex(now);
     this.#events.emit({
       type: 'pulse',
       known: this.#watchdog.known,
@@ -186,14 +193,28 @@ class Engine {
       invalid: invalidOf(tally),
       inFlight: this.#local?.worker.inFlight ?? this.#fleet.seen?.inFlight ?? 0,
       waiting: this.#watchdog.waiting(now),
-      speed: this.#speed.at(now, this.#window, tally, quota),
+      speed,
       calls: { sent, rate_limited, prompt_tokens, completion_tokens },
       quota,
+      online: this.settings.flex !== null && this.#flex.isOver,
     });
     const problem = this.#watchdog.overdue(now);
     if (problem !== null) this.stop(problem);
     // The collector renews the lease between commits, and a reader may pause for longer than the lease lasts.
     if (committer.unreadSince !== null && this.context.halt.reason === null) lease.keep().catch(this.#failed);
+  }
+
+  /** What waits for capacity is called online as soon as the time in flex is over. */
+  #lookAtFlex(now: number): void {
+    const { committer } = this.parts;
+    if (this.settings.flex === null || this.#flex.isOver) return;
+    if (committer.manifest.calls.sent > 0) committer.inFlex(now);
+    const { flex_since: since = null, run, tally } = committer.manifest;
+    const progress = { ranMs: committer.ranMs, longestMs: tally.latency?.max ?? 0, ...this.#speed.ahead };
+    this.#flex.looked(since, now, progress);
+    if (!this.#flex.isOver) return;
+    this.context.log.info('the time in the flex tier is over: rows are called online');
+    this.#local?.worker.setOnline(run, true);
   }
 
   async #produce(): Promise<void> {

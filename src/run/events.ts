@@ -52,6 +52,8 @@ export type RunEvent =
       readonly calls: Pick<Counters, 'sent' | 'rate_limited' | 'prompt_tokens' | 'completion_tokens'>;
       /** Null while nothing is known of the quota. */
       readonly quota: Quota | null;
+      /** Rows of a job with another tier are called online from now on. */
+      readonly online: boolean;
     }
   /** A worker of another process is silent while others are heard; its rows go to others. */
   | {

@@ -309,6 +309,7 @@ function summaryParts(
         ...manifest.endpoints?.[name],
       })),
     }),
+    hasTiers: settings.flex !== null,
     hasGold: settings.gold !== null,
     reuses: settings.reuse.dedupe || settings.reuse.onlyNew,
     details: {

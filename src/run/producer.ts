@@ -6,6 +6,7 @@ import type { Chunk, ChunkRow, OnInvalid } from '../queue/chunk.js';
 import { MOST_LOSSES } from '../queue/chunk-queue.js';
 import type { Execution } from '../resume/resume.js';
 import { mapped } from '../service/endpoint-spec.js';
+import type { Tier } from '../service/response.js';
 import type { Canary } from './canary.js';
 import type { Input } from './input.js';
 import type { Plan } from './plan.js';
@@ -31,6 +32,8 @@ export class Producer {
     private readonly parts: ProducerParts,
     private readonly window: Window,
     private readonly canary: Canary,
+    /** Null in a job that asks for none. */
+    tier: Tier | null = null,
   ) {
     const { endpoints, parametersOf: parameters, limits, prices } = settings;
     const { run, execution } = parts.committer.manifest;
@@ -41,6 +44,7 @@ export class Producer {
       endpoints: mapped(endpoints, ({ spec }) => spec),
       promptsPerRequest: limits.promptsPerRequest,
       parameters,
+      ...(tier !== null && { tier }),
       budget: limits.budget && { ...limits.budget, prices, orphaned },
       hold: limits.unknownOutcome === 'hold',
       asks: asksOf(settings),

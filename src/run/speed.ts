@@ -14,10 +14,17 @@ export interface Speed {
   readonly secondsLeft: number | null;
 }
 
+/** What is left to call, and the most rows a second so far that the quota allows; null before any. */
+interface Ahead {
+  readonly toCall: number;
+  readonly perSecond: number | null;
+}
+
 export class SpeedGauge {
   #called = 0;
   #toCall = 0;
   #window: RateWindow;
+  #ahead: Ahead = { toCall: 0, perSecond: null };
 
   /** @param kept outcomes that the store had before this execution called anything */
   constructor(
@@ -46,9 +53,17 @@ export class SpeedGauge {
     const share = window.rows === 0 ? 1 : window.sent / window.rows;
     const unread = Math.max(0, this.total - tally.rows.total - window.rows);
     const toCall = this.#toCall + unread * share;
-    const rate = Math.min(perSecond ?? 0, this.#mostPerSecond(tally, quota));
+    const most = this.#mostPerSecond(tally, quota);
+    const rate = Math.min(perSecond ?? 0, most);
+    // A lack of capacity may have slowed the last half minute.
+    const best = Math.min(most, Math.max(this.#ahead.perSecond ?? 0, rate));
+    this.#ahead = { toCall, perSecond: best === 0 ? null : best };
     const secondsLeft = rate === 0 || toCall === 0 ? null : toCall / rate;
     return { called: this.#called, perSecond, secondsLeft };
+  }
+
+  get ahead(): Ahead {
+    return this.#ahead;
   }
 
   /** The limit of the quota, in rows a second; calls may be faster for a while. */

@@ -28,6 +28,8 @@ interface Watched extends Calling {
   blameRows(): void;
   /** What it waits for at another deployment, as text. @default never waits */
   otherWait?(now: number): string | null;
+  /** How it waits for capacity, as text. @default never waits */
+  capacityWait?(now: number): string | null;
 }
 
 interface WatchdogOptions {
@@ -96,7 +98,10 @@ export class Watchdog {
     const idle = this.idleMs(now);
     // Only some rows wait for another deployment; the others may make progress.
     const other = (): string | null => (idle > SILENT_MS ? (worker?.otherWait?.(now) ?? null) : null);
-    if (worker !== null) return serviceWait(worker, now) ?? other() ?? this.#unanswered(worker, now);
+    if (worker !== null)
+      return (
+        serviceWait(worker, now) ?? worker.capacityWait?.(now) ?? other() ?? this.#unanswered(worker, now)
+      );
     const fleet = this.options.fleet?.() ?? null;
     if (fleet?.workers === 0 && idle > SILENT_MS)
       return `no worker listens; start one with: promptmill work --queue ${queue}`;
@@ -151,7 +156,8 @@ export class Watchdog {
       };
     if (!outage) {
       if ((worker?.inFlight ?? 0) > 0 || quiet < giveUpMs + LONGEST_PAUSE_MS) return null;
-      return { code: 'no_progress', message: `no row was answered for ${time}, and no call is under way` };
+      const why = worker?.capacityWait?.(now) ? 'the flex tier has no capacity' : 'no call is under way';
+      return { code: 'no_progress', message: `no row was answered for ${time}, and ${why}` };
     }
     return {
       code: 'service_unavailable',

@@ -7,6 +7,7 @@ import type { KeyRing } from './keys.js';
 import { operationOf } from './operation.js';
 import { DEFAULT_MAX_TOKENS, listedLogprobs } from './parameters.js';
 import type { ServiceProxy } from './proxy.js';
+import type { Tier } from './response.js';
 import { type Verdict, verdicts } from './verdict.js';
 
 export interface ServiceAddress {
@@ -35,6 +36,8 @@ export interface ServiceRequest {
   readonly parameters: Parameters;
   /** Names of the parameters set by the row itself. @default none */
   readonly ownFields?: readonly string[];
+  /** In a job that asks for one. @default none */
+  readonly tier?: Tier | undefined;
 }
 
 export class Endpoint {
@@ -87,7 +90,7 @@ export class Endpoint {
   /** @param attempts calls made for its rows, including this one */
   verdicts(
     exchange: Exchange,
-    { prompts, parameters, ownFields = [] }: ServiceRequest,
+    { prompts, parameters, ownFields = [], tier }: ServiceRequest,
     attempts: number,
   ): readonly Verdict[] {
     const withLogprobs = listedLogprobs(parameters) !== null;
@@ -96,7 +99,7 @@ export class Endpoint {
     const path = this.#path;
     const withSchema = parameters.response_format !== undefined;
     const expected = { prompts: prompts.length, choices, withLogprobs, withSchema };
-    const asked = { ...expected, operation, ownFields, path };
+    const asked = { ...expected, operation, ownFields, path, tier };
     return verdicts(exchange, Date.now(), asked, attempts);
   }
 

@@ -50,6 +50,8 @@ export interface Operation {
   refusal(choice: { readonly [field: string]: unknown }): string | null;
   /** Why a choice, which is billed, has no text, and no other call would bring one; null for others. */
   spent(choice: { readonly [field: string]: unknown }): Problem | null;
+  /** Whether requests may ask for a tier. */
+  readonly hasTiers: boolean;
   /** Whether answers tell of refusals, and of cached and thought tokens. */
   readonly tellsMore: boolean;
   /** Log probabilities of the choice's tokens, as the service gives them. */
@@ -84,6 +86,7 @@ export const completions: Operation = {
   text: ({ text }) => (typeof text === 'string' ? text : null),
   refusal: () => null,
   spent: () => null,
+  hasTiers: false,
   tellsMore: false,
   logprobs: ({ logprobs }) => logprobs,
   otherForm: (answer, { message, delta }) => {
@@ -131,6 +134,7 @@ const chat: Operation = {
     const isCall = (Array.isArray(calls) && calls.length > 0) || choice['finish_reason'] === 'tool_calls';
     return isCall ? TOOL_CALLS : choice['finish_reason'] === 'length' ? CUT : null;
   },
+  hasTiers: true,
   tellsMore: true,
   logprobs: ({ logprobs }) => logprobs,
   otherForm: (answer, { text }) =>

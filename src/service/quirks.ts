@@ -57,6 +57,20 @@ const SAYINGS = {
       words: /^(field '(n|n_cmpl)': value must be between|n_cmpl cannot be greater than)\b/i,
     },
   ],
+  /** To a call of the flex tier: not the quota, and at no cost. */
+  no_capacity: [
+    { status: [498] },
+    { status: [429, 503], code: 'resource_unavailable' },
+    { status: [429, 503], type: 'resource_unavailable' },
+    { status: [429, 503], code: 'capacity_exceeded' },
+    {
+      status: [429, 503],
+      words:
+        /^.{0,80}\b(resource[ _]unavailable|(capacity|flex)\b.{0,40}\b(exceeded|capacity|unavailable))\b/i,
+    },
+  ],
+  /** A model without the tier, or a server that does not know the field. */
+  no_flex: [{ status: [400, 422, 501], words: /\bservice_tier\b|^.{0,120}\bflex\b/i }],
   /** llama.cpp of 2026 and 2025, to all calls when they outgrow the context that its slots share. */
   out_of_room: [
     {

@@ -60,6 +60,21 @@ export interface ExpectedAnswers {
   /** Some servers send log probabilities unasked. */
   readonly withLogprobs: boolean;
   readonly operation: Operation;
+  /** That the request asks for, in a job that asks for one. @default none: answers need not tell it */
+  readonly tier?: Tier | undefined;
+}
+
+/** As requests ask for it. */
+export const TIERS = ['online', 'flex'] as const;
+export type Tier = (typeof TIERS)[number];
+
+/** Characters kept of the name of a tier. */
+const LONGEST_TIER = 30;
+
+/** An answer that does not say it is paid as any other: money is never understated. */
+function tierOf(said: unknown): string {
+  const name = typeof said === 'string' ? said.slice(0, LONGEST_TIER) : '';
+  return ['', 'default', 'auto'].includes(name) ? 'online' : name;
 }
 
 /**
@@ -109,9 +124,10 @@ export function readAnswers(body: string, asked: ExpectedAnswers): readonly Pars
     const filters = { prompt: promptFilters(root, index, prompts), completion: resultsIn(choice) };
     // Most responses have nothing more, and spreads make the object ten times slower to build.
     const completion =
-      withLogprobs || isLong || others.length > 0 || refusal !== null
+      withLogprobs || isLong || others.length > 0 || refusal !== null || asked.tier !== undefined
         ? {
             ...said,
+            ...(asked.tier !== undefined && { tier: tierOf(root['service_tier']) }),
             ...(refusal !== null && { text: null, refusal: refusal.slice(0, LONGEST_REFUSAL) }),
             ...(withLogprobs && logprobsOf(operation.logprobs(choice))),
             ...(isLong && { damaged: 'cut' as const }),

@@ -21,7 +21,7 @@ import {
  * A hint of 86,400 s is how the service says that one request is larger than the whole quota. It is final for
  * its row alone, because smaller rows still pass; any other long hint is a wait, which the caller clamps.
  */
-export type Verdict = Final | Unsettled | Wait | NoRoom;
+export type Verdict = Final | Unsettled | Wait | NoRoom | NoCapacity;
 
 export interface Final {
   readonly kind: 'final';
@@ -81,6 +81,12 @@ export interface Wait {
 /** No room beside the other calls: the row is called again when fewer are in flight. */
 export interface NoRoom {
   readonly kind: 'no_room';
+  readonly problem: Problem;
+}
+
+/** The flex tier has no capacity now. The call cost nothing, and counts on no quota: the row is called again later. */
+export interface NoCapacity {
+  readonly kind: 'no_capacity';
   readonly problem: Problem;
 }
 
@@ -239,10 +245,13 @@ function blockedSide(completion: Completion, filters: Filters): 'prompt' | 'comp
 }
 
 type Rule = {
-  readonly when: (error: ServiceError, asked: OfRequest & Pick<ExpectedAnswers, 'withLogprobs'>) => boolean;
+  readonly when: (
+    error: ServiceError,
+    asked: OfRequest & Pick<ExpectedAnswers, 'withLogprobs' | 'tier'>,
+  ) => boolean;
   readonly code: string;
 } & (
-  | { readonly kind: 'filtered' | 'failed' | 'wait' }
+  | { readonly kind: 'filtered' | 'failed' | 'wait' | 'no_capacity' }
   | {
       readonly kind: 'stop';
       readonly hint: string | ((operation: Operation) => string);
@@ -302,6 +311,11 @@ const RULES: readonly Rule[] = [
     hint: 'Set service.api_version to a version that the service offers, for example 2023-09-15-preview.',
   },
   {
+    when: (error, { tier }) => tier === 'flex' && means('no_capacity')(error),
+    kind: 'no_capacity',
+    code: 'no_capacity',
+  },
+  {
     when: means('no_credit'),
     kind: 'stop',
     code: 'insufficient_quota',
@@ -338,6 +352,14 @@ const RULES: readonly Rule[] = [
       (means('unsupported')(error) || means('schema')(error)) && ownFields.some(namedIn(error.message)),
     kind: 'failed',
     code: 'not_supported',
+  },
+  {
+    when: (error, { tier }) => tier === 'flex' && means('no_flex')(error),
+    kind: 'stop',
+    code: 'not_supported',
+    hint:
+      'The deployment has no flex tier: write service: { tier: online }, and start over with --restart; or, to keep the rows that are there, ' +
+      'service: { tier: { flex: 0s } }.',
   },
   {
     when: (error, { withSchema = false }) => withSchema && means('schema')(error),
@@ -417,6 +439,8 @@ function ofError(
       const text = typeof hint === 'string' ? hint : hint(operation);
       return { kind: 'stop', ...unsettled, hint: text, certainty, possiblyBilled: false };
     }
+    case 'no_capacity':
+      return { kind: 'no_capacity', problem };
     case 'retry':
       return { ...unsettled, ...rule.sign, kind: 'retry', possiblyBilled: rule.possiblyBilled };
     case 'wait': {

@@ -1,6 +1,6 @@
 import { type AnswerReader, answerReader } from '../answer/answer.js';
 import type { AnswerSpec } from '../core/answer-spec.js';
-import type { CalledOutcome, Completed, Usage } from '../core/model.js';
+import type { CalledOutcome, Completed, Completion, Usage } from '../core/model.js';
 import { withLastText } from '../prompt/prompt-text.js';
 import { followUp } from '../prompt/template.js';
 import type { ChunkRow, OnInvalid } from '../queue/chunk.js';
@@ -91,7 +91,17 @@ function together(answer: Completed, earlier: Completed, last: CalledOutcome): C
   const { completion } = answer;
   const usage = sum(usageOf(earlier), usageOf(last));
   const attempts = last.attempts + (earlier.asked ?? 0);
-  return { ...answer, attempts, completion: { ...completion, usage } };
+  const tiers = inTiers(earlier.completion, last.completion ?? null);
+  return { ...answer, attempts, completion: { ...completion, usage, ...(tiers && { tiers }) } };
+}
+
+/** Null where the row was asked in one tier, or the job asks for none. */
+function inTiers(a: Completion, b: Completion | null): Completion['tiers'] | null {
+  const used = (of: Completion | null) =>
+    of?.tiers ?? (of?.tier !== undefined && of.usage !== null ? { [of.tier]: of.usage } : {});
+  const all: { [tier: string]: Usage } = { ...used(a) };
+  for (const [tier, usage] of Object.entries(used(b))) all[tier] = sum(all[tier] ?? null, usage) ?? usage;
+  return Object.keys(all).length > 1 ? all : null;
 }
 
 const usageOf = (outcome: CalledOutcome): Usage | null => outcome.completion?.usage ?? null;

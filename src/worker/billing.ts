@@ -1,5 +1,5 @@
-import type { Parameters, Prompt, Tokens, Usage } from '../core/model.js';
-import { type Budget, least, most, mostBilled, NO_TOKENS } from '../pace/budget.js';
+import type { Parameters, Prompt, Tokens } from '../core/model.js';
+import { atPrice, type Budget, least, most, mostBilled, NO_TOKENS } from '../pace/budget.js';
 import { promptText } from '../prompt/prompt-text.js';
 import { loadTokenizer, promptCounter } from '../prompt/tokens.js';
 import type { ChunkAt, ChunkRow } from '../queue/chunk.js';
@@ -64,7 +64,7 @@ function countOf(endpoint: EndpointSpec): Counting {
 /**
  * Tokens that a row counts once its call has ended: its usage, or its upper bound where the usage is a guess,
  * or all that was reserved where it is unknown whether it was billed. Refusals are not billed.
- * @param budget where it is of money alone, cached tokens count by their price
+ * @param budget where it is of money alone, cached tokens and those of cheaper tiers count by their price
  */
 export function billedFor(
   verdict: Verdict | undefined,
@@ -78,7 +78,7 @@ export function billedFor(
       if (completion.usage === null) return reserved;
       return verdict.oddUsage === 'guessed'
         ? most(completion.usage, least(verdict.mostUsage ?? reserved, reserved))
-        : atPrice(completion.usage, budget);
+        : atPrice(completion.usage, completion.tier, budget);
     }
     case 'retry':
     case 'stop':
@@ -86,12 +86,4 @@ export function billedFor(
     default:
       return NO_TOKENS;
   }
-}
-
-/** The ledger knows one price of prompts. */
-function atPrice(usage: Usage, budget: Budget | null): Tokens {
-  const { cached_tokens: tokens = 0, prompt_tokens, completion_tokens } = usage;
-  const { prompt = 0, cached = prompt } = budget?.prices ?? {};
-  if (budget?.tokens !== null || tokens === 0 || prompt === 0) return usage;
-  return { prompt_tokens: Math.ceil(prompt_tokens - tokens * (1 - cached / prompt)), completion_tokens };
 }

@@ -6,6 +6,7 @@ import type { ChunkAt, ChunkRow } from '../queue/chunk.js';
 import { Endpoint, type ServiceAccess, type ServiceRequest } from '../service/endpoint.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
 import { type AdvertisedQuota, advertisedQuota, type Exchange } from '../service/exchange.js';
+import type { Tier } from '../service/response.js';
 import { StopStreak } from '../service/stop-streak.js';
 import { refusesOlderLimit, type Unsettled, type Verdict } from '../service/verdict.js';
 import type { Batcher } from './batcher.js';
@@ -74,6 +75,7 @@ export class Caller {
    * Calls once for rows with equal parameters. Again only with the other key, when the service refuses the
    * first, and in halves, when one prompt gets the request refused: the culprit ends up alone.
    * @param attempt from 1
+   * @param tier in a job that asks for one
    * @param isCounted whether the first exchange is counted already, with the reservation. @default true
    * @returns a verdict for each row, in their order
    */
@@ -81,12 +83,19 @@ export class Caller {
     chunk: ChunkAt,
     rows: readonly ChunkRow[],
     attempt: number,
+    tier?: Tier,
     isCounted = true,
   ): Promise<readonly Verdict[]> {
     const prompts = rows.map(({ prompt }) => prompt);
     // Rows that share a request have equal parameters.
     const ownFields = Object.keys(rows[0]?.parameters ?? {});
-    const request = { prompts, parameters: parametersOf(chunk, rows), ownFields };
+    const parameters = parametersOf(chunk, rows);
+    const request = {
+      prompts,
+      parameters: tier === 'flex' ? inFlex(parameters) : parameters,
+      ownFields,
+      tier,
+    };
     const endpoint = this.#endpoint(chunk.endpoint);
     const of = { run: chunk.run, row: rows[0]?.row ?? chunk.first, rows: rows.length, attempt };
     const startedAt = steadyNow();
@@ -109,10 +118,13 @@ export class Caller {
     if (!refused || rows.length === 1)
       return withRowUsage(verdicts, rows, request.parameters, chunk.endpoint, this.#ratio);
     const half = Math.ceil(rows.length / 2);
-    const done = await this.call(chunk, rows.slice(0, half), attempt, false);
+    const done = await this.call(chunk, rows.slice(0, half), attempt, tier, false);
     const stopped = done.find(({ kind }) => kind === 'wait' || kind === 'stop');
     const rest = rows.slice(half);
-    return [...done, ...(stopped ? rest.map(() => stopped) : await this.call(chunk, rest, attempt, false))];
+    return [
+      ...done,
+      ...(stopped ? rest.map(() => stopped) : await this.call(chunk, rest, attempt, tier, false)),
+    ];
   }
 
   /** Whether the deployment answers a harmless call. Only the budget counts its few tokens. */
@@ -204,6 +216,17 @@ const PLAIN: ServiceRequest = { prompts: ['Hello'], parameters: { max_tokens: 1 
 
 export const parametersOf = (chunk: ChunkAt, [first]: readonly ChunkRow[]): Parameters =>
   first?.parameters ? { ...chunk.parameters, ...first.parameters } : chunk.parameters;
+
+/** Rows without parameters of their own share one object: its encoded form is kept. */
+const flexed = new WeakMap<Parameters, Parameters>();
+
+function inFlex(parameters: Parameters): Parameters {
+  const known = flexed.get(parameters);
+  if (known !== undefined) return known;
+  const asked = { ...parameters, service_tier: 'flex' };
+  flexed.set(parameters, asked);
+  return asked;
+}
 
 const noKeyLeft = (variable: string): Unsettled => ({
   kind: 'stop',

@@ -1,15 +1,15 @@
 import type { CalledOutcome, Failed } from '../core/model.js';
 import type { ChunkRow } from '../queue/chunk.js';
-import type { Final, NoRoom, Unsettled, Verdict, Wait } from '../service/verdict.js';
+import type { Final, NoCapacity, NoRoom, Unsettled, Verdict, Wait } from '../service/verdict.js';
 import { OUTCOME_UNKNOWN } from '../store/ledger.js';
 import type { AnswerCheck } from './answer-check.js';
 
 /**
  * What becomes of a row after its call: it has its outcome (`final`; an interim one is asked again), it is called
  * again with the next attempt or alone (`retry`), when calls may be made again (`wait`), beside fewer others
- * (`no_room`), or when somebody takes it from the queue (`left`).
+ * (`no_room`), some time later (`no_capacity`), or when somebody takes it from the queue (`left`).
  */
-export type Fate = Final | (Unsettled & { readonly kind: 'retry' }) | Wait | NoRoom | Left;
+export type Fate = Final | (Unsettled & { readonly kind: 'retry' }) | Wait | NoRoom | NoCapacity | Left;
 
 interface Left {
   readonly kind: 'left';
@@ -37,6 +37,7 @@ export function fateOf(
       return asking === null ? verdict : asking.judge(row, verdict.outcome);
     case 'wait':
     case 'no_room':
+    case 'no_capacity':
       return verdict;
     case 'retry':
       if (verdict.possiblyBilled && hold) return { kind: 'final', outcome: lostRow(verdict, attempt) };

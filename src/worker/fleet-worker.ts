@@ -105,8 +105,11 @@ export class FleetWorker {
     const { store, log } = this.options;
     try {
       const runs = await within(LOOK_TIMEOUT_MS, store.keyValue.list('run', RUN_LOST_MS));
-      const { wanted, elsewhere } = demandOf(readRuns(runs), this.#served);
+      const seen = readRuns(runs);
+      const { wanted, elsewhere } = demandOf(seen, this.#served);
       if (this.#closing === null) this.#meet(wanted, performance.now());
+      for (const { beat } of seen)
+        this.#hands.get(beat.queue)?.worker.setOnline(beat.run, beat.online === true);
       await this.#tellOf(elsewhere, performance.now());
     } catch (error) {
       // Current work goes on.

@@ -4,6 +4,7 @@ import { steadyNow } from '../core/clock.js';
 import type { Problem, Tokens } from '../core/model.js';
 import type { QueueDemand } from '../ops/demand.js';
 import { NO_TOKENS, plus } from '../pace/budget.js';
+import { Capacity } from '../pace/capacity.js';
 import { Gate } from '../pace/gate.js';
 import { LateCalls } from '../pace/late-calls.js';
 import { Pacer, type PacerParts } from '../pace/pacer.js';
@@ -16,8 +17,9 @@ import type { queuesOf } from '../queue/names.js';
 import type { ServedEndpoint, ServiceAccess } from '../service/endpoint.js';
 import { mapped, type Several } from '../service/endpoint-spec.js';
 import { ADVICE } from '../service/quirks.js';
-import type { NoRoom, Notice, Unsettled, Verdict, Wait } from '../service/verdict.js';
+import type { NoCapacity, NoRoom, Notice, Unsettled, Verdict, Wait } from '../service/verdict.js';
 import type { Store } from '../store/store.js';
+import type { Tier } from '../service/response.js';
 import { type CallAccess, Caller } from './caller.js';
 import { FairLimit, TaskLine } from './fair-limit.js';
 import { completionOf } from './row-usage.js';
@@ -53,6 +55,7 @@ interface Ended {
   readonly verdicts: readonly Verdict[];
   readonly reserved: Reserved;
   readonly startedAt: number;
+  readonly tier?: Tier | undefined;
 }
 
 /** Consecutive responses that could not be split into rows, after which each row is called alone. */
@@ -84,6 +87,7 @@ export class Lane {
   /** One limit over all its calls in the process; runs take turns. */
   readonly limit: FairLimit<Lane>;
   readonly outage = new Outage();
+  readonly capacity = new Capacity();
   readonly pacer: Pacer;
   readonly estimate: TokenEstimator;
   readonly #log: Logger;
@@ -207,6 +211,18 @@ export class Lane {
     // An aborted call and a gateway's quota refusal do not prove that the service is up.
     if (failure?.problem.code !== 'aborted' && refusal !== verdicts[0]) outage.answered();
     if (refusal) return this.#refused(call, refusal);
+    const lack = verdicts.find(isNoCapacity);
+    if (lack) {
+      pacer.withdrawn(reserved.tokens);
+      const { problem } = lack;
+      if (this.capacity.lacked(caller.inFlight, call.startedAt))
+        this.#log.info(
+          { ms: this.capacity.waitingMs, ...problem },
+          'no capacity; rows of the flex tier wait',
+        );
+      return null;
+    }
+    if (call.tier === 'flex') this.capacity.found();
     const full = verdicts.find(isNoRoom);
     if (full) {
       this.#noRoom(call, full);
@@ -565,6 +581,8 @@ function sumOfQuotas(a: Quota | null, b: Quota | null): Quota | null {
 }
 
 const isRetry = (verdict: Verdict): verdict is Unsettled => verdict.kind === 'retry';
+
+const isNoCapacity = (verdict: Verdict): verdict is NoCapacity => verdict.kind === 'no_capacity';
 
 const isNoRoom = (verdict: Verdict): verdict is NoRoom => verdict.kind === 'no_room';
 

@@ -12,6 +12,7 @@ import type { Chunk, ChunkAt, ChunkRow } from '../queue/chunk.js';
 import { answerBytes, LARGEST_ANSWER } from '../service/answer-size.js';
 import { withDeployment } from '../service/endpoint-spec.js';
 import { commonOperation } from '../service/operation.js';
+import type { Tier } from '../service/response.js';
 import type { Final, Unsettled } from '../service/verdict.js';
 import {
   type Answer,
@@ -45,7 +46,7 @@ const LATER_MS = 1_000;
 
 export type VisitEnd =
   | { readonly kind: 'done' | 'wait' | 'left' }
-  /** Rows wait this long for another deployment, in ms. */
+  /** Rows wait this long for another deployment, or for capacity, in ms. */
   | { readonly kind: 'later'; readonly ms: number }
   | { readonly kind: 'retry'; readonly rows: number; readonly codes: readonly string[] };
 
@@ -58,6 +59,8 @@ export interface Host {
   readonly log: Logger;
   /** True when it closes: uncalled rows go back to the queue. */
   readonly isLeaving: boolean;
+  /** True when rows of the run are called online, whatever tier their chunks ask for. */
+  isOnline(run: string): boolean;
   /** True when the run was stopped: its rows come again with its next execution. */
   isStopped(chunk: Chunk): boolean;
   /** Stops the run: nothing can succeed until a person fixes the cause. */
@@ -107,6 +110,8 @@ export class Visit {
   #leaves = false;
   /** Delay of rows that another deployment will be asked for, in ms. */
   #laterMs = 0;
+  /** Delay of rows for which the flex tier had no capacity, in ms. */
+  #lackMs = 0;
   /** Its chunk at each lane. */
   readonly #chunks = new Map<Lane, ChunkAt>();
   /** Resolves when the last settlement, and so all before it, is in the ledger. */
@@ -185,6 +190,7 @@ export class Visit {
     try {
       const prompts = rows.map(({ prompt }) => promptText(prompt));
       const reserved = lane.estimate.reserve(prompts, parametersOf(this.#chunkAt(lane), rows));
+      if (this.#lacksCapacity(lane)) return;
       const entry = await lane.gate.enter(reserved.tokens, this.#isOver, async (permit) => {
         const granted = await this.#reserve(rows, permit, prefetched, lane);
         if (granted.length > 0) await this.#call(granted, reserved, lane);
@@ -213,6 +219,20 @@ export class Visit {
     if (entry === 'closed') this.#leaves = true;
     else this.#wait(lane, rows, entry.waitMs);
     return false;
+  }
+
+  /** Undefined in a job that asks for no tier. Escalated rows ask for none: the other deployment may have only one. */
+  #tierAt(lane: Lane): Tier | undefined {
+    const { chunk } = this.lease;
+    if (chunk.tier === undefined) return undefined;
+    return lane.route !== this.host.lanes.own || this.host.isOnline(chunk.run) ? 'online' : chunk.tier;
+  }
+
+  /** When it does, rows of the flex tier are called later. */
+  #lacksCapacity(lane: Lane): boolean {
+    if (this.#tierAt(lane) !== 'flex' || lane.capacity.waitingMs === 0) return false;
+    this.#lackMs = Math.max(this.#lackMs, lane.capacity.rowMs);
+    return true;
   }
 
   /** The queue pauses for its own endpoints only, so rows of another one delay their entry. */
@@ -246,7 +266,8 @@ export class Visit {
   ): Promise<readonly ReservedRow[]> {
     const { batcher, budgets, mostBilled } = this.host;
     const chunk = this.#chunkAt(lane);
-    const mayCall = (): boolean => this.#goesOn(lane.gate.ask(this.#isOver), asked, lane);
+    const mayCall = (): boolean =>
+      !this.#lacksCapacity(lane) && this.#goesOn(lane.gate.ask(this.#isOver), asked, lane);
     const rows = mostBilled.of(chunk, asked);
     for (let refusals = 0; ; ) {
       await this.host.looked();
@@ -283,8 +304,10 @@ export class Visit {
     const chunk = this.#chunkAt(lane);
     this.host.beforeCall();
     const startedAt = steadyNow();
-    const verdicts = await lane.caller.call(chunk, rows, attempt);
-    const observed = lane.observe({ chunk, name: this.#nameOf(rows[0]), verdicts, reserved, startedAt });
+    const tier = this.#tierAt(lane);
+    const verdicts = await lane.caller.call(chunk, rows, attempt, tier);
+    const name = this.#nameOf(rows[0]);
+    const observed = lane.observe({ chunk, name, verdicts, reserved, startedAt, tier });
     const wasDown = lane.outage.view !== null;
     // May make a plain call, in this call's slot and reservation.
     const refused = await observed;
@@ -292,7 +315,8 @@ export class Visit {
     const elsewhere = refused !== null && problem === null;
     const isDown = wasDown || lane.outage.view !== null;
     const failure = verdicts.find(({ kind }) => kind === 'retry' || kind === 'no_room');
-    if (failure?.kind === 'no_room') batcher.count(chunk.run, 'retried');
+    if (failure?.kind === 'no_room' || verdicts[0]?.kind === 'no_capacity')
+      batcher.count(chunk.run, 'retried');
     if (failure?.kind === 'retry' || failure?.kind === 'no_room')
       log.info({ run: chunk.run, attempt, ...failure.problem }, 'a call failed');
 
@@ -325,6 +349,7 @@ export class Visit {
       const fate = fates[i];
       if (fate?.kind === 'retry') failed.push({ row, fate });
       else if (fate?.kind === 'wait') this.#wait(lane, [row]);
+      else if (fate?.kind === 'no_capacity') this.#lackMs = Math.max(this.#lackMs, lane.capacity.rowMs);
       else if (fate?.kind === 'left') {
         if (fate.possiblyBilled) this.host.batcher.count(this.lease.chunk.run, 'repeated');
         if (elsewhere) this.#again.add(row.row);
@@ -362,7 +387,11 @@ export class Visit {
       const codes = [...new Set(failed.map(({ fate }) => fate.problem.code))];
       return { kind: 'retry', rows: failed.length, codes };
     }
-    if (this.#laterMs > 0) return { kind: 'later', ms: this.#laterMs };
+    const { run } = this.lease.chunk;
+    const isDue = this.#lackMs > 0 && (this.#leaves || this.host.isOnline(run));
+    if (isDue) return { kind: 'left' };
+    const ms = Math.max(this.#laterMs, this.#lackMs);
+    if (ms > 0) return { kind: 'later', ms };
     return { kind: this.#leaves ? 'left' : 'done' };
   }
 

@@ -13,7 +13,7 @@ import { steadyNow, watchClock, within } from '../core/clock.js';
 import type { Problem } from '../core/model.js';
 import type { WorkerHeartbeat } from '../ops/heartbeat.js';
 import { WORKER_SAFE_MS } from '../ops/lost-workers.js';
-import { type OutageView, serviceWait } from '../pace/pauses.js';
+import { clock, type OutageView, serviceWait } from '../pace/pauses.js';
 import type { Quota } from '../pace/shared-pace.js';
 import { type Chunk, type ChunkAt, type ChunkData, decodeChunk, executionOf } from '../queue/chunk.js';
 import { ENTRY_LIMIT, KEEP_FAILED, MOST_LOSSES, REFUSED } from '../queue/chunk-queue.js';
@@ -86,6 +86,8 @@ export class ChunkWorker implements Host {
   readonly #leases = new Map<string, { readonly held: LeasedEntry; readonly over: Promise<void> }>();
   /** Executions of runs stopped for a fault of their own. */
   readonly #stopped = new Set<string>();
+  /** Runs whose rows are called online from now on, whatever tier they ask for. */
+  readonly #online = new Set<string>();
   #closing: Promise<void> | null = null;
   #isLeaving = false;
 
@@ -203,13 +205,31 @@ export class ChunkWorker implements Host {
       deployment: deploymentsOf(this.served.endpoints),
       concurrency: this.lanes.own.concurrency,
       in_flight: this.inFlight,
-      waiting: serviceWait(this, steadyNow()),
+      waiting: serviceWait(this, steadyNow()) ?? this.capacityWait(steadyNow()),
       quota: quota && {
         requests_per_minute: quota.perMinute,
         is_found: quota.isFound,
         tokens_per_minute: quota.tokensPerMinute,
       },
     };
+  }
+
+  isOnline(run: string): boolean {
+    return this.#online.has(run);
+  }
+
+  /** Tells whether rows of the run are called online. Those that wait for capacity are called at once. */
+  setOnline(run: string, isOnline: boolean): void {
+    if (this.#online.has(run) === isOnline) return;
+    if (isOnline) this.#online.add(run);
+    else this.#online.delete(run);
+    if (isOnline) void this.#promote();
+  }
+
+  async #promote(): Promise<void> {
+    await this.#queue
+      .promoteJobs()
+      .catch((error) => this.context.log.debug({ err: error }, 'the queue refused to let go what waits'));
   }
 
   get unrecorded(): number {
@@ -229,6 +249,14 @@ export class ChunkWorker implements Host {
   /** Null while unknown. */
   get quota(): Quota | null {
     return this.lanes.own.quota;
+  }
+
+  /** In words; null while calls of the flex tier are made, or none are wanted. */
+  capacityWait(now: number): string | null {
+    const ms = Math.max(...this.lanes.own.lanes.map(({ capacity }) => capacity.waitingMs));
+    return ms === 0 || this.#online.size > 0
+      ? null
+      : `waiting for flex capacity; next call at ${clock(now + ms)}`;
   }
 
   /** What rows that go to another deployment wait for, in words; null when nothing. */
@@ -338,6 +366,8 @@ export class ChunkWorker implements Host {
         );
       case 'later':
         await job.moveToDelayed(Date.now() + end.ms, token);
+        // It may have gone online meanwhile.
+        if (chunk.tier !== undefined && this.isOnline(chunk.run)) await this.#promote();
         throw new DelayedError();
       case 'left':
         if (!held.isLost) await job.moveToWait(token);

@@ -13,8 +13,8 @@ const SAYING = [
 ];
 /** How a fault is written there: in an object, as an argument of what makes one, in a table, as a constant. */
 const WRITTEN = /(?:\bcode: |unusable\(\s*|invalid\(\s*|OUTCOME_UNKNOWN = )'([a-z_0-9]+)'/g;
-/** Those that end a command or a run: no row has them. */
-const OF_RUNS = ['column_unknown', 'template_name_unknown', 'service_unreachable'];
+/** Those that end a command or a run, or have a row wait: no row ends with them. */
+const OF_RUNS = ['column_unknown', 'template_name_unknown', 'service_unreachable', 'no_capacity'];
 
 it('there is advice for each error that a row can have', () => {
   const codes = new Set<string>();

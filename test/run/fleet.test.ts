@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { readRuns } from '../../src/ops/heartbeat.js';
 import { openBoard } from '../../src/store/open.js';
 import { Workplace } from '../support/promptmill.js';
-import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { chatBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { haveRedis, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
 import { withResolvers } from '../support/with-resolvers.js';
@@ -55,6 +55,41 @@ describe('what a fleet needs to start', () => {
 if (!haveRedis()) describeMissing('a fleet', 'redis-server or valkey-server');
 
 describe.runIf(haveRedis())('a fleet', () => {
+  it('goes online with its run, when the time of that in the flex tier is over', async () => {
+    const work = new Workplace();
+    const server = await startRedis();
+    const service = await startScriptedService(({ body }) =>
+      body['service_tier'] === 'flex'
+        ? { status: 498, json: { error: { code: 'capacity_exceeded', message: 'no capacity' } } }
+        : { json: { ...chatBody(), service_tier: 'default' } },
+    );
+    const env = { PROMPTMILL_BASE_URL: service.url, PROMPTMILL_QUEUE: server.url };
+    const job = work.job({
+      service: { operation: 'chat', deployment: 'lm-35-turbo', tier: { flex: '2s' } },
+      input: { path: work.rows(20) },
+      output: { path: 'out.csv' },
+    });
+    const worker = work.start(['work'], env);
+    try {
+      const { code, stderr } = await work.call(['run', job, '--no-work'], env);
+      expect(code, stderr).toBe(0);
+      expect(work.records('out.csv').every(({ tier }) => tier === 'online')).toBe(true);
+      const tiers = service.requests.map(({ body }) => body['service_tier']);
+      expect(tiers).toContain('flex');
+      expect(tiers.filter((tier) => tier === undefined)).toHaveLength(20);
+      expect(work.json('out.summary.json')).toMatchObject({
+        ...{ tiers: { online: { rows: 20 } }, saved: null },
+        calls: { sent: tiers.length, retried: tiers.length - 20, rate_limited: 0 },
+      });
+    } finally {
+      worker.process.kill('SIGTERM');
+      await worker.ended;
+      await service.close();
+      await server.stop();
+      work.remove();
+    }
+  });
+
   it('goes on with its other runs when one asks for what the service cannot do', async () => {
     const work = new Workplace();
     const server = await startRedis();

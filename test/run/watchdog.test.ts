@@ -17,6 +17,7 @@ function watching(
     inFlight?: number;
     outage?: OutageView | null;
     otherWait?: () => string | null;
+    capacityWait?: () => string | null;
   } | null,
   fleet: () => Fleet | null = () => null,
   unreadSince: () => number | null = () => null,
@@ -75,6 +76,18 @@ describe('a run that does not get on', () => {
     expect(watchdog.waiting(6_000)).toBeNull();
     watchdog.looked(1, 6_001);
     expect(watchdog.waiting(6_001)).toBe('second: the service asked to wait until 10:42:05');
+  });
+
+  it('says that it waits for capacity, and is given up where none comes', () => {
+    const said = 'waiting for flex capacity; next call at 10:42:05';
+    const { watchdog } = watching({ capacityWait: () => said });
+    watchdog.looked(1, 1_000);
+    expect(watchdog.waiting(1_001)).toBe(said);
+    watchdog.looked(1, HOUR + 120_000);
+    expect(watchdog.overdue(HOUR + 120_000)).toEqual({
+      code: 'no_progress',
+      message: 'no row was answered for 1 h 0 min, and the flex tier has no capacity',
+    });
   });
 
   it('says what an outage is and when the next call is due, and is given up', () => {

@@ -23,6 +23,7 @@ describe('the fate of a row after its call', () => {
     ['is to be called again alone', failed({ alone: true }), { kind: 'retry', alone: true }],
     ['is to wait', { kind: 'wait', ms: 5, problem: aborted.problem }, { kind: 'wait', ms: 5 }],
     ['is to come beside fewer others', { kind: 'no_room', problem: aborted.problem }, { kind: 'no_room' }],
+    ['is to come later', { kind: 'no_capacity', problem: aborted.problem }, { kind: 'no_capacity' }],
     [
       'is left to others, when the run stops',
       failed({ kind: 'stop' }),

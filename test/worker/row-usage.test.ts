@@ -275,3 +275,41 @@ describe('the usage of a row', () => {
       expect(noticeOf(`${words(100)} ${repeated.repeat(2_000)}`, 140), repeated).toBeUndefined();
   });
 });
+
+describe('what an answer of the flex tier counts in the ledger', () => {
+  const usage = { prompt_tokens: 100, completion_tokens: 10, total_tokens: 110, cached_tokens: 40 };
+  const of = (tier: string): Verdict => {
+    const completion = {
+      text: 'a',
+      finish_reason: 'stop',
+      usage,
+      tier,
+      model: null,
+      id: null,
+      created: null,
+    };
+    const filters = { prompt: null, completion: null };
+    const outcome = { status: 'completed', completion, filters, attempts: 1, latency_ms: 1 } as const;
+    return { kind: 'final', outcome };
+  };
+  const reserved = { prompt_tokens: 200, completion_tokens: 20 };
+  const prices = { prompt: 2, cached: 1, completion: 4 };
+
+  it('is its price where the budget is of money alone, rounded up', () => {
+    const budget = { tokens: null, cost: 1, prices: { ...prices, flex: 0.3 } };
+    expect(billedFor(of('flex'), reserved, budget)).toEqual({ prompt_tokens: 24, completion_tokens: 3 });
+    expect(billedFor(of('online'), reserved, budget)).toEqual({ prompt_tokens: 80, completion_tokens: 10 });
+    const half = { tokens: null, cost: 1, prices };
+    expect(billedFor(of('flex'), reserved, half)).toEqual({ prompt_tokens: 40, completion_tokens: 5 });
+  });
+
+  it('is all of its tokens where the budget has tokens, and nothing where there was no capacity', () => {
+    const budget = { tokens: 1_000, cost: 1, prices };
+    expect(billedFor(of('flex'), reserved, budget)).toMatchObject({
+      prompt_tokens: 100,
+      completion_tokens: 10,
+    });
+    const lack: Verdict = { kind: 'no_capacity', problem: { code: 'no_capacity', message: '' } };
+    expect(billedFor(lack, reserved, budget)).toEqual({ prompt_tokens: 0, completion_tokens: 0 });
+  });
+});

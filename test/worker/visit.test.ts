@@ -167,6 +167,7 @@ class TestWorker {
         return releasing();
       },
       looked: async () => this.onLook(),
+      isOnline: () => false,
       isStopped: () => this.ledger.stopped !== null,
       beforeCall: () => {},
       stop: async (_, problem) => {

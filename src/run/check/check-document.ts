@@ -183,9 +183,12 @@ function furtherText({ further_calls: further, cost: money }: CheckReport): stri
   return `up to ${count(most)} further calls for answers that do not fit (answer.on_invalid: ${how})${prices}: no other figure counts them`;
 }
 
-function costText({ cost: range, rows }: CheckReport): string {
+function costText({ cost: range, tiers, rows }: CheckReport): string {
   if (rows.to_send === 0) return '';
-  if (range !== null) return between(range, cost);
+  if (range !== null) {
+    const parts = Object.entries(tiers ?? {}).map(([tier, each]) => `${tier} ${each && between(each, cost)}`);
+    return between(range, cost) + (parts.length === 0 ? '' : ` (${parts.join(', ')})`);
+  }
   return 'not quoted: add prices: { prompt: …, completion: … } (per 1,000 tokens) to the job file to see the cost';
 }
 

@@ -69,6 +69,8 @@ export interface CheckReport {
   readonly columns: readonly string[];
   /** In the currency of the prices; `null` without prices. */
   readonly cost: Range | null;
+  /** Only of a job that asks for another tier than online: the cost if a tier took all rows. */
+  readonly tiers?: NonNullable<Quote['tiers']>;
   readonly time: Quote['time'];
   readonly deadline: Quote['deadline'];
   readonly budget: Quote['budget'];
@@ -81,6 +83,7 @@ type CheckedJob = Pick<
   | 'job'
   | 'endpoint'
   | 'endpoints'
+  | 'flex'
   | 'input'
   | 'prices'
   | 'parameters'
@@ -136,6 +139,7 @@ export function checkReport(
     prices,
     spread,
     endpoints.map((each) => each.prices),
+    settings.flex === null ? 'online' : 'flex',
   );
   const { askAgain = 0, deployment = null } = onInvalid ?? {};
   const callsOfRow = askAgain + (deployment === null ? 0 : 1);
@@ -186,6 +190,7 @@ export function checkReport(
     },
     columns: surveyed.columns,
     cost: quoted.cost,
+    ...(quoted.tiers && { tiers: quoted.tiers }),
     time: quoted.time,
     deadline: quoted.deadline,
     budget: quoted.budget.map((each) =>

@@ -1,5 +1,6 @@
-import { costOf, type Prices } from '../../account/summary.js';
+import { costOf, factorOf, type Prices } from '../../account/summary.js';
 import type { Settings } from '../../config/settings.js';
+import type { Tier } from '../../service/response.js';
 
 export interface Range {
   readonly least: number;
@@ -53,6 +54,8 @@ export interface Quote {
   readonly total_tokens: Range;
   /** In the currency of the prices; `null` without prices. */
   readonly cost: Range | null;
+  /** The cost if a tier took all rows. `null`: the job asks for none. */
+  readonly tiers: Readonly<Record<string, Range | null>> | null;
   /** `null` without a quota, or with nothing to send. */
   readonly time: QuotedTime | null;
   /** `null` without a deadline. */
@@ -64,6 +67,7 @@ export interface Quote {
  * Time is computed from our own token count.
  * @param spread of the prompts. @default EXACT
  * @param routes prices of all endpoints: any may take every row. @default those of one
+ * @param tier the cheapest that may take every row. @default online
  */
 export function quote(
   tokens: TokenSums,
@@ -72,14 +76,18 @@ export function quote(
   prices: Prices | null,
   spread: Range = EXACT,
   routes: readonly (Prices | null)[] = [prices],
+  tier: Tier = 'online',
 ): Quote {
   const total = totalTokens(tokens, spread);
-  const cost = overRoutes(routes.map((each) => costRange(tokens, each, spread)));
+  const inTier = (of: Tier) => overRoutes(routes.map((each) => costRange(tokens, each, spread, of)));
+  const [cheapest, online] = [inTier(tier), inTier('online')];
+  const cost = cheapest && online && { least: cheapest.least, most: online.most };
   const time = quotedTime(totalTokens(tokens, EXACT).most, requests, limits);
   return {
     completion_tokens: { least: 0, most: tokens.most_completion_tokens },
     total_tokens: total,
     cost,
+    tiers: tier === 'online' ? null : { [tier]: cheapest, online },
     time,
     deadline: quotedDeadline(time, requests, limits),
     budget: [
@@ -102,13 +110,18 @@ const overRoutes = (costs: readonly (Range | null)[]): Range | null =>
   costs.reduce((a, b) => a && b && { least: Math.min(a.least, b.least), most: Math.max(a.most, b.most) });
 
 /** `null` without prices. */
-export function costRange(tokens: TokenSums, prices: Prices | null, spread: Range): Range | null {
+export function costRange(
+  tokens: TokenSums,
+  prices: Prices | null,
+  spread: Range,
+  tier: Tier = 'online',
+): Range | null {
   if (prices === null) return null;
-  const of = (factor: number, completion_tokens: number, cached = 0) =>
-    costOf(
-      { prompt_tokens: tokens.prompt_tokens * factor, completion_tokens, cached_tokens: cached * factor },
-      prices,
-    );
+  const of = (factor: number, completion_tokens: number, cached = 0) => {
+    const prompt_tokens = tokens.prompt_tokens * factor;
+    const online = costOf({ prompt_tokens, completion_tokens, cached_tokens: cached * factor }, prices);
+    return Number((online * factorOf(tier, prices)).toFixed(6));
+  };
   return {
     least: of(spread.least, 0, tokens.cacheable_prompt_tokens),
     most: of(spread.most, tokens.most_completion_tokens),
