@@ -39,6 +39,8 @@ export interface CallContext extends Omit<CallAccess, keyof ServiceAccess> {
 export interface Served {
   readonly queue: string;
   readonly endpoints: Several<ServedEndpoint>;
+  /** All endpoints of the queue, if other workers may have keys for more of them. @default `endpoints` */
+  readonly set?: readonly Pick<ServedEndpoint, 'name' | 'deployment'>[];
   /** `in_order`: a row goes to an endpoint only if those before it are no use, or it has waited for a second. */
   readonly route: 'balance' | 'in_order';
   readonly limits: Pick<QueueDemand['limits'], 'token_estimate' | 'prompts_per_request' | 'chunk_size'>;
@@ -397,21 +399,35 @@ export class Route {
   readonly lanes: Several<Lane>;
   readonly #looking: NodeJS.Timeout | null;
 
-  /** @param onPause told when no lane may call, with the time until one may, in ms */
+  /**
+   * @param onPause told when no lane may call, with the time until one may, in ms
+   * @param all the number of endpoints of the job, here or at other workers
+   */
   constructor(
     private readonly context: CallContext,
     endpoints: Several<ServedEndpoint>,
     private readonly served: Pick<Served, 'limits' | 'answered' | 'route'>,
     private readonly onPause: PacerParts['onPause'],
+    private readonly all: number = endpoints.length,
   ) {
     // Whatever one of them does with its calls, the others have some left.
     const { length } = endpoints;
     const most = context.concurrency - (length - 1) * Math.floor(context.concurrency / (2 * length));
     const untilAnswered = Math.min(most, context.untilAnswered ?? most);
-    const shared = { ...context, concurrency: most, untilAnswered, tellsEndpoint: length > 1 };
+    const shared = { ...context, concurrency: most, untilAnswered, tellsEndpoint: this.tellsEndpoint };
     const paused = (): Promise<void> => this.#paused();
     this.lanes = mapped(endpoints, (endpoint) => new Lane(shared, endpoint, served, this, paused));
     this.#looking = endpoints.length === 1 ? null : setInterval(() => this.line.offer(), LOOK_MS).unref();
+  }
+
+  /** Whether the job has several endpoints. */
+  get tellsEndpoint(): boolean {
+    return this.all > 1;
+  }
+
+  /** Whether other workers may call endpoints of the job that this one cannot. */
+  get isPart(): boolean {
+    return this.lanes.length < this.all;
   }
 
   /** Calls that may be made at once now. */
@@ -465,7 +481,7 @@ export class Route {
 
   /** @returns why the run must stop, in all their words, as no other lane is left; null when it goes on */
   stop(lane: Lane, problem: Problem): Problem | null {
-    if (this.lanes.length === 1) return problem;
+    if (!this.tellsEndpoint) return problem;
     lane.stop(ofEndpoint(problem));
     if (this.#going.length > 0) {
       // The others may be in a pause, which was none of the whole queue so far.
@@ -503,7 +519,8 @@ export class Lanes {
     private readonly served: Served,
     onPause: PacerParts['onPause'],
   ) {
-    this.own = new Route(context, served.endpoints, served, onPause);
+    const { endpoints, set = endpoints } = served;
+    this.own = new Route(context, endpoints, served, onPause, set.length);
   }
 
   get all(): readonly Lane[] {

@@ -297,7 +297,10 @@ export class Visit {
       log.info({ run: chunk.run, attempt, ...failure.problem }, 'a call failed');
 
     const fates = rows.map((row, i) =>
-      fateOf(verdicts[i], row, { asking, attempt, hold: chunk.hold, elsewhere }),
+      fateOf(verdicts[i], row, {
+        ...{ asking, attempt, hold: chunk.hold },
+        elsewhere: elsewhere || lane.route.isPart,
+      }),
     );
     this.#goOn(rows, fates, isDown, lane, elsewhere);
     const settled = rows.map((row, i) => this.#settlement(row, this.#name, at(fates[i], lane)));
@@ -309,7 +312,8 @@ export class Visit {
     if (chunk.budget !== null) budgets.wake(chunk);
     if (problem === null) return;
     await this.host.stop(chunk, this.#named(problem, lane));
-    this.#wanted = false;
+    // The rows of a part's last endpoint go back to the queue.
+    if (!lane.route.isPart) this.#wanted = false;
   }
 
   /** Notes how the rows of a call go on. */
@@ -457,7 +461,7 @@ export class Visit {
 
 /** Names the endpoint where there are several. */
 function at(fate: Fate | undefined, { name, route }: Lane): Fate | undefined {
-  if (fate?.kind !== 'final' || route.lanes.length === 1) return fate;
+  if (fate?.kind !== 'final' || !route.tellsEndpoint) return fate;
   return { ...fate, outcome: { ...fate.outcome, endpoint: name } };
 }
 
