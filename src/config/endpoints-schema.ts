@@ -1,8 +1,8 @@
 import * as z from 'zod';
+import { either } from '../core/errors.js';
 import { CALLABLE_MODEL_IDS, CALLABLE_MODELS } from '../service/catalogue.js';
 import { baseProblem, withoutSecrets } from '../service/endpoint.js';
 import { type EndpointSpec, endpointSpecSchema, mapped, type Several } from '../service/endpoint-spec.js';
-import { operationOf } from '../service/operation.js';
 import { price, whole } from './numbers.js';
 import { problem } from './on-invalid-schema.js';
 
@@ -148,6 +148,7 @@ export function endpointProblems({ service, limits, answer }: EndpointParts) {
   const unless = <T>(usual: T, given: T): T | undefined => (given === usual ? undefined : given);
   if (endpoints === undefined)
     return where('needs service.endpoints', { 'service.route': unless('balance', service.route) });
+  const asked = answer?.on_invalid?.deployment;
   const areOfOnePrice = new Set(endpoints.map(({ prices }) => JSON.stringify(prices))).size === 1;
   return [
     ...where('cannot stand beside service.endpoints: write it at each of them', {
@@ -159,9 +160,11 @@ export function endpointProblems({ service, limits, answer }: EndpointParts) {
       'limits.requests_per_minute': limits.requests_per_minute,
       'limits.tokens_per_minute': limits.tokens_per_minute,
     }),
-    ...where('cannot stand beside service.endpoints: take it out', {
-      'answer.on_invalid.deployment': answer?.on_invalid?.deployment,
-    }),
+    ...(asked === undefined || endpoints.some(({ name }) => name === asked)
+      ? []
+      : where(`must be one of service.endpoints: ${either(endpoints.map(({ name }) => name))}`, {
+          'answer.on_invalid.deployment': asked,
+        })),
     ...where('cannot be kept with endpoints of different prices: use limits.budget.tokens', {
       'limits.budget.cost': areOfOnePrice ? undefined : limits.budget?.cost,
     }),
@@ -170,7 +173,7 @@ export function endpointProblems({ service, limits, answer }: EndpointParts) {
 }
 
 function ofOne(
-  { name, base_url: url, ...spec }: z.output<typeof endpointSchema>,
+  { name, base_url: url }: z.output<typeof endpointSchema>,
   i: number,
   endpoints: readonly z.output<typeof endpointSchema>[],
 ) {
@@ -178,7 +181,6 @@ function ofOne(
     ...{ path: ['service', 'endpoints', i, field], message, input },
   });
   const address = baseProblem(url);
-  const [first = spec] = endpoints;
   return [
     ...(endpoints.findIndex((each) => each.name === name) === i
       ? []
@@ -192,8 +194,5 @@ function ofOne(
             `${address}, got ${withoutSecrets(url)}: give the address alone, such as https://a.example`,
           ),
         ]),
-    ...(spec.operation === first.operation
-      ? []
-      : [at('operation', `must be that of the first endpoint, ${operationOf(first).name}`, spec.operation)]),
   ];
 }

@@ -9,7 +9,13 @@ import { OUTPUT_ENDINGS } from '../output/format.js';
 import type { ReuseSettings } from '../prompt/reuse-keys.js';
 import { modelBehind, modelProblem } from '../service/catalogue.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
-import { OPERATIONS, type Operation, operationOf } from '../service/operation.js';
+import {
+  type ByOperation,
+  commonOperation,
+  OPERATIONS,
+  type Operation,
+  operationOf,
+} from '../service/operation.js';
 import {
   anyParametersSchema,
   checkParameters,
@@ -82,7 +88,7 @@ const serviceSchema = z
 
 /** That of all endpoints. */
 const operationIn = ({ endpoints, operation }: z.output<typeof serviceSchema>): Operation =>
-  operationOf({ operation: endpoints?.[0]?.operation ?? operation });
+  commonOperation(endpoints ?? [{ operation }]);
 
 const inputSchema = z.strictObject({
   path: text.describe(
@@ -632,6 +638,8 @@ interface ConfidenceParts {
 function operationProblems(parts: OperationParts) {
   const { service, prompt, system, messages, answer, parameters, row_parameters } = parts;
   const operation = operationIn(service);
+  const operations = (service.endpoints ?? [service]).map(operationOf);
+  const isMixed = operations.some((each) => each !== operation);
   const takesMessages = operation.asked === 'messages';
   const asked = { system, messages };
   const given = (['system', 'messages'] as const).filter((field) => asked[field] !== undefined);
@@ -649,14 +657,14 @@ function operationProblems(parts: OperationParts) {
       : given.map((field) =>
           problem(
             field,
-            `needs service: { operation: chat }: the ${operation.name} operation takes one text, the prompt`,
+            `needs service: { operation: chat }${service.endpoints ? ' at each endpoint' : ''}: the ${operation.name} operation takes one text, the prompt`,
             asked,
           ),
         )),
     ...(mixed !== null && 'problem' in mixed
       ? [problem('messages', mixed.problem.replace(/^messages /, ''), asked)]
       : []),
-    ...(answer?.send_schema === true && operation.formatted === null
+    ...(answer?.send_schema === true && operations.every(({ formatted }) => formatted === null)
       ? [
           problem(
             'answer.send_schema',
@@ -674,6 +682,15 @@ function operationProblems(parts: OperationParts) {
     ...(messages !== undefined && system !== undefined
       ? beside('system', 'messages', 'write it as the first message, { role: system, content: … }')
       : []),
+    ...(isMixed && parameters.max_tokens === undefined
+      ? [
+          problem(
+            'parameters.max_tokens',
+            'must be given where the endpoints have both operations, whose defaults differ',
+            parameters,
+          ),
+        ]
+      : []),
     ...(checked.ok ? [] : checked.problems).map(({ path, why }) => problem(`parameters.${path}`, why)),
     ...(parameters.max_tokens !== undefined && parameters.max_completion_tokens !== undefined
       ? beside('parameters.max_tokens', 'max_completion_tokens', 'they are the same limit, keep one')
@@ -683,7 +700,9 @@ function operationProblems(parts: OperationParts) {
       : []),
     ...row_parameters.flatMap((name, i) => {
       if (Object.hasOwn(operation.parameters.shape, name)) return [];
-      const message = `is no parameter of the ${operation.name} operation: take it out`;
+      const message = isMixed
+        ? 'cannot be set where the endpoints have both operations: take it out'
+        : `is no parameter of the ${operation.name} operation: take it out`;
       return [{ path: ['row_parameters', i], message, input: name }];
     }),
   ];
@@ -791,9 +810,17 @@ export const jobSchema = jobFileSchema.transform((file) => {
   const onInvalid = onInvalidOf(answer);
   const operation = operationIn(service);
   const endpoints = endpointsOf(file);
+  const parametersFor = ({ defaults, listed, formatted }: Operation): Parameters => ({
+    ...defaults,
+    ...withLimit(parameters),
+    ...schemaParameters(file, formatted),
+    ...(votes ? { n: votes } : confidence && { ...listed(LISTED), temperature: 0 }),
+  });
   return {
     ...job,
-    /** What rows are made, counted and read for: all endpoints have its operation, and none a smaller context window. */
+    /** What rows are made and read for: what the endpoints have in common. */
+    operation,
+    /** What rows are counted for: no other endpoint has a smaller context window. */
     endpoint: endpoints.map(({ spec }) => spec).reduce(narrower),
     endpoints,
     route: service.route,
@@ -808,12 +835,11 @@ export const jobSchema = jobFileSchema.transform((file) => {
     prompt,
     system,
     messages,
-    parameters: {
-      ...operation.defaults,
-      ...withLimit(parameters),
-      ...schemaParameters(file),
-      ...(votes ? { n: votes } : confidence && { ...operation.listed(LISTED), temperature: 0 }),
-    } satisfies Parameters,
+    parameters: parametersFor(operation),
+    /** The same, as each operation of the endpoints sends them. */
+    parametersOf: Object.fromEntries(
+      endpoints.map(({ spec }) => [spec.operation, parametersFor(operationOf(spec))]),
+    ) as ByOperation<Parameters>,
     rowParameters,
     fixedParameters: votes ? FIXED_PARAMETERS.votes : confidence ? FIXED_PARAMETERS.confidence : null,
     answer: answerSpec(answer),
@@ -877,8 +903,7 @@ function budgetOf({
   return { tokens: budget.tokens ?? null, cost: budget.cost ?? null };
 }
 
-function schemaParameters({ service, answer, parameters }: JobFile): Parameters {
-  const { formatted } = operationIn(service);
+function schemaParameters({ answer, parameters }: JobFile, formatted: Operation['formatted']): Parameters {
   const isUsual = answer !== undefined && 'json' in answer && parameters.response_format === undefined;
   const sent = (answer?.send_schema ?? isUsual) ? sentSchema(answerSpec(answer)) : null;
   return sent === null || formatted === null ? {} : formatted(sent.schema, sent.strict);

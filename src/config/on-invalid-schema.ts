@@ -32,7 +32,7 @@ export const onInvalidSchema = z
       .min(1, 'must not be empty')
       .optional()
       .describe(
-        'Deployment of the same endpoint that is asked once, at the end, where no answer of the own one fits. Default: none.',
+        'Deployment of the same endpoint, or one of service.endpoints by its name, that is asked once, at the end, where no answer fits. Default: none.',
       ),
   })
   .check(({ value, issues }) => {

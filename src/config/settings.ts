@@ -7,7 +7,6 @@ import type { RecordedJob } from '../output/reader.js';
 import type { OriginColumn } from '../output/result-columns.js';
 import type { ReuseSettings } from '../prompt/reuse-keys.js';
 import { mapped } from '../service/endpoint-spec.js';
-import { operationOf } from '../service/operation.js';
 import { listedLogprobs } from '../service/parameters.js';
 import { formatNamed, formatOfName } from '../source/format.js';
 import type { Environment } from './environment.js';
@@ -148,7 +147,7 @@ export function logLevelOf(value: string): LogLevel {
 
 export type RecordSettings = Pick<
   Settings,
-  'endpoint' | 'endpoints' | 'answer' | 'output' | 'reuse' | 'answerSource' | 'parameters' | 'rowParameters'
+  'operation' | 'endpoints' | 'answer' | 'output' | 'reuse' | 'answerSource' | 'parameters' | 'rowParameters'
 >;
 
 /** Writers and readers must use the same options: an input column named like a result is renamed. */
@@ -159,7 +158,7 @@ export function recordOptions(job: RecordSettings): RecordedJob {
     answer: answerReader(job.answer),
     select: output.columns ?? undefined,
     formulas: output.formulas,
-    tellsMore: operationOf(job.endpoint).tellsMore,
+    tellsMore: job.operation.tellsMore,
     hasEndpoints: job.endpoints.length > 1,
     origins: originColumns(job.reuse),
     answerSource: job.answerSource,

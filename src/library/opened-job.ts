@@ -19,7 +19,7 @@ export function openedJob(job: NamedJob, environment: Environment, flags: RunFla
   const second = settings.onInvalid?.deployment ?? null;
   for (const { spec, key } of settings.endpoints)
     checkDeployment(key === null ? 'service.deployment' : `service.endpoints, ${spec.name}`, spec);
-  if (second !== null)
+  if (second !== null && settings.endpoints.length === 1)
     checkDeployment('answer.on_invalid.deployment', withDeployment(settings.endpoint, second));
   assertReachable(settings);
   return { environment, job, settings };

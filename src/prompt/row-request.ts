@@ -1,8 +1,7 @@
 import { UsageError } from '../core/errors.js';
 import type { Json, Message, Outcome, Parameters, Problem, Prompt, Row } from '../core/model.js';
 import { unknownNames } from '../core/nearest.js';
-import type { EndpointSpec } from '../service/endpoint-spec.js';
-import { type Operation, operationOf } from '../service/operation.js';
+import type { Operation } from '../service/operation.js';
 import { checkParameters, type ParametersSchema, parameterFromText } from '../service/parameters.js';
 import { shownText } from './prompt-text.js';
 import { compileTemplate, type Template, type TemplateInput } from './template.js';
@@ -47,7 +46,7 @@ interface Asked {
 interface RequestJob
   extends Asked,
     Pick<RequestPlan, 'require' | 'rowParameters' | 'parameters' | 'fixedParameters'> {
-  readonly endpoint: Pick<EndpointSpec, 'operation'>;
+  readonly operation: Operation;
 }
 
 /**
@@ -59,10 +58,9 @@ export function requestPlan(
   input: TemplateInput,
   fits: FitsContext = () => null,
 ): RequestPlan {
-  const { endpoint, require, rowParameters, parameters, fixedParameters } = job;
+  const { operation, require, rowParameters, parameters, fixedParameters } = job;
   checkColumns('input.require', require, input);
   checkColumns('row_parameters', rowParameters, input);
-  const operation = operationOf(endpoint);
   const plan = { operation, require, rowParameters, parameters, fixedParameters, fits };
   const template = templateOf(job, input);
   const asks = job.prompt !== null || job.messages !== null || input.columns.includes('prompt');

@@ -4,7 +4,13 @@ import { parseJson } from '../core/json.js';
 import type { Parameters, Prompt } from '../core/model.js';
 import type { Budget } from '../pace/budget.js';
 import { type EndpointSpec, endpointSpecSchema, type Several } from '../service/endpoint-spec.js';
-import { type Operation, operationOf } from '../service/operation.js';
+import {
+  type ByOperation,
+  commonOperation,
+  type Operation,
+  type OperationName,
+  operationOf,
+} from '../service/operation.js';
 
 /** A row in the queue: what is sent to the service, and nothing else of the input. */
 export interface ChunkRow {
@@ -38,7 +44,8 @@ export interface Chunk {
   readonly endpoints: Several<EndpointSpec>;
   /** Maximum rows in one request. */
   readonly promptsPerRequest: number;
-  readonly parameters: Parameters;
+  /** As each operation of the endpoints has them. */
+  readonly parameters: ByOperation<Parameters>;
   readonly budget: ChunkBudget | null;
   /** A row whose call has an unknown end is not called again: it ends `failed`. */
   readonly hold: boolean;
@@ -48,12 +55,13 @@ export interface Chunk {
 }
 
 /** A chunk at the endpoint that is called for its rows. */
-export interface ChunkAt extends Chunk {
+export interface ChunkAt extends Omit<Chunk, 'parameters'> {
   readonly endpoint: EndpointSpec;
+  readonly parameters: Parameters;
 }
 
 /** Names the execution that the chunk belongs to. */
-export const executionOf = ({ run, execution }: Chunk): string => `${run} ${execution}`;
+export const executionOf = ({ run, execution }: ChunkAt | Chunk): string => `${run} ${execution}`;
 
 export interface ChunkData {
   readonly v: 1;
@@ -101,12 +109,9 @@ const asksSchema = z.strictObject({
   deployment: z.string().min(1).nullable(),
 });
 
-const haveOneOperation = ([{ operation }, ...others]: Several<EndpointSpec>): boolean =>
-  others.every((each) => each.operation === operation);
-
 const commonSchema = z
   .strictObject({
-    endpoints: z.tuple([endpointSpecSchema], endpointSpecSchema).refine(haveOneOperation),
+    endpoints: z.tuple([endpointSpecSchema], endpointSpecSchema),
     promptsPerRequest: z.int().min(1).max(2048),
     parameters: z.record(z.string(), z.unknown()),
     budget: budgetSchema.nullable(),
@@ -114,10 +119,14 @@ const commonSchema = z
     asks: asksSchema.nullable(),
   })
   .transform(({ parameters, ...common }, context) => {
-    const checked = operationOf(common.endpoints[0]).requests.safeParse(parameters);
-    if (checked.success) return { ...common, parameters: checked.data };
-    context.addIssue('no parameters of the operation');
-    return z.NEVER;
+    const checked: { [name in OperationName]?: Parameters } = {};
+    for (const endpoint of common.endpoints) {
+      const { operation } = endpoint;
+      const ofIt = operationOf(endpoint).requests.safeParse(parameters[operation]);
+      if (ofIt.success) checked[operation] = ofIt.data;
+      else context.addIssue('no parameters of the operation');
+    }
+    return { ...common, parameters: checked };
   });
 type Common = Omit<Chunk, 'run' | 'execution' | 'first' | 'rows'>;
 
@@ -136,7 +145,7 @@ export function decodeChunk(data: unknown): Chunk | null {
   const common = commonOf(data.common);
   const rows = parseJson(data.rows);
   if (common === null || !Array.isArray(rows) || rows.length === 0) return null;
-  const operation = operationOf(common.endpoints[0]);
+  const operation = commonOperation(common.endpoints);
   if (!rows.every(isRow(operation))) return null;
   const { run, x: execution, first } = data;
   const { endpoints, promptsPerRequest, parameters, budget, hold, asks } = common;

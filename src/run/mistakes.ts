@@ -24,7 +24,7 @@ export async function mistakes(
   return [
     ...(settings.limits.lessPacked
       ? [
-          `limits.prompts_per_request has no effect: a request of the ${settings.endpoint.operation} operation has one row`,
+          `limits.prompts_per_request has no effect: a request of the ${settings.operation.name} operation has one row`,
         ]
       : []),
     ...braces.map(

@@ -12,7 +12,6 @@ import { checkColumns, type RequestPlan, requestPlan } from '../prompt/row-reque
 import { contextCheck, loadTokenizer } from '../prompt/tokens.js';
 import type { RowRecord } from '../resume/committer.js';
 import { modelBehind } from '../service/catalogue.js';
-import { operationOf } from '../service/operation.js';
 import type { Survey } from '../source/source.js';
 
 /** What happens to every row, decided before the first is sent. Pure. */
@@ -142,8 +141,8 @@ function checkBeginnings({ endpoint, answer }: Settings): void {
   );
 }
 
-const noRequests = ({ endpoint }: Settings): RequestPlan => ({
-  operation: operationOf(endpoint),
+const noRequests = ({ operation }: Settings): RequestPlan => ({
+  operation,
   ...{ template: null, require: [], rowParameters: [], parameters: {}, fixedParameters: null },
   fits: () => null,
 });

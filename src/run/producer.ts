@@ -32,7 +32,7 @@ export class Producer {
     private readonly window: Window,
     private readonly canary: Canary,
   ) {
-    const { endpoints, parameters, limits, prices } = settings;
+    const { endpoints, parametersOf: parameters, limits, prices } = settings;
     const { run, execution } = parts.committer.manifest;
     const orphaned = Math.max(0, parts.before.in_flight);
     this.#common = {

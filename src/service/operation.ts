@@ -4,6 +4,7 @@ import {
   CHAT_DEFAULTS,
   chatParameters,
   chatRequests,
+  commonParameters,
   completionsParameters,
   completionsRequests,
   type ParametersSchema,
@@ -159,9 +160,23 @@ export const OPERATION_NAMES = ['completions', 'chat'] as const;
 
 export type OperationName = (typeof OPERATION_NAMES)[number];
 
+export type ByOperation<T> = { readonly [name in OperationName]?: T };
+
 const BY_NAME: Readonly<Record<OperationName, Operation>> = { completions, chat };
 
 export const OPERATIONS: readonly Operation[] = Object.values(BY_NAME);
+
+/** For rows that either may be called for: their prompts are texts, and their parameters mean the same to both. */
+const either: Operation = {
+  ...completions,
+  ...{ promptsPerCall: 1, parameters: commonParameters, requests: commonParameters, tellsMore: true },
+};
+
+/** What endpoints have in common that share their rows. */
+export const commonOperation = (endpoints: readonly { readonly operation: OperationName }[]): Operation => {
+  const [first = 'completions', ...others] = new Set(endpoints.map(({ operation }) => operation));
+  return others.length === 0 ? BY_NAME[first] : either;
+};
 
 /** The name of the operation for which its models are meant that this one cannot call. */
 export const otherOperation = ({ name }: Operation): string =>

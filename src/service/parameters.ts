@@ -209,6 +209,12 @@ const choices = { n: whole(1, MOST_CHOICES).nullable().exactOptional() };
 export const completionsRequests = completionsParameters.extend(choices);
 export const chatRequests = chatParameters.extend(choices);
 
+/** What both operations take, and mean the same by. */
+export const commonParameters = chatParameters.pick({
+  ...{ temperature: true, top_p: true, stop: true, presence_penalty: true, frequency_penalty: true },
+  ...{ logit_bias: true, user: true, max_tokens: true, extra_body: true, n: true },
+});
+
 /** How many alternatives of each token are listed; null without log probabilities. */
 export const listedLogprobs = ({ logprobs, top_logprobs }: Parameters): number | null =>
   typeof logprobs === 'number' ? logprobs : logprobs ? (top_logprobs ?? 0) : null;
@@ -259,6 +265,8 @@ const BY_OPERATION: Readonly<Record<string, ParametersSchema>> = {
 
 function whyRefused(key: string, schema: ParametersSchema): string {
   const [other] = Object.entries(BY_OPERATION).find(([, { shape }]) => Object.hasOwn(shape, key)) ?? [];
+  if (schema === commonParameters && other !== undefined)
+    return 'cannot be set where the endpoints have both operations: take it out';
   if (other !== undefined)
     return `is a parameter of the ${other} operation: take it out, or set service.operation: ${other}`;
   return refusedParameter(key) ?? `is not a parameter; known are ${Object.keys(schema.shape).join(', ')}`;

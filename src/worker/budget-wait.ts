@@ -1,5 +1,5 @@
 import { steadyNow } from '../core/clock.js';
-import { type Chunk, type ChunkAt, type ChunkBudget, executionOf } from '../queue/chunk.js';
+import { type ChunkAt, type ChunkBudget, executionOf } from '../queue/chunk.js';
 import type { Answer } from '../store/ledger.js';
 import type { Batcher } from './batcher.js';
 
@@ -48,11 +48,11 @@ export class BudgetWait {
     return isFirst || mayLeaveRoom;
   }
 
-  wake(chunk: Chunk): void {
+  wake(chunk: ChunkAt): void {
     for (const wake of this.#runs.get(executionOf(chunk))?.waiting ?? []) wake();
   }
 
-  #runOf(chunk: Chunk): RunWait {
+  #runOf(chunk: ChunkAt): RunWait {
     const name = executionOf(chunk);
     const known = this.#runs.get(name);
     if (known !== undefined) return known;

@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import { steadyNow } from '../core/clock.js';
 import type { Parameters } from '../core/model.js';
 import { NO_TOKENS } from '../pace/budget.js';
-import type { Chunk, ChunkAt, ChunkRow } from '../queue/chunk.js';
+import type { ChunkAt, ChunkRow } from '../queue/chunk.js';
 import { Endpoint, type ServiceAccess, type ServiceRequest } from '../service/endpoint.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
 import { type AdvertisedQuota, advertisedQuota, type Exchange } from '../service/exchange.js';
@@ -202,7 +202,7 @@ const besideOthers = (verdict: Verdict): Verdict =>
 
 const PLAIN: ServiceRequest = { prompts: ['Hello'], parameters: { max_tokens: 1 } };
 
-export const parametersOf = (chunk: Chunk, [first]: readonly ChunkRow[]): Parameters =>
+export const parametersOf = (chunk: ChunkAt, [first]: readonly ChunkRow[]): Parameters =>
   first?.parameters ? { ...chunk.parameters, ...first.parameters } : chunk.parameters;
 
 const noKeyLeft = (variable: string): Unsettled => ({

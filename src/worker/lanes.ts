@@ -155,9 +155,8 @@ export class Lane {
 
   /** Puts it aside while others go on. */
   stop(problem: Problem): void {
-    const level = this.#stopped === null ? 'warn' : 'info';
+    if (this.#stopped === null) this.#log.warn(`${this.name}: ${problem.message} The other endpoints go on.`);
     this.#stopped = { problem, probeAt: steadyNow() + PROBE_MS };
-    this.#log[level](`${this.name}: ${problem.message} The other endpoints go on.`);
   }
 
   /** Whether one more row would be called soon. In an outage one row probes. */
@@ -401,33 +400,28 @@ export class Route {
 
   /**
    * @param onPause told when no lane may call, with the time until one may, in ms
-   * @param all the number of endpoints of the job, here or at other workers
+   * @param isPart whether other workers may call endpoints of the job that this one cannot
    */
   constructor(
     private readonly context: CallContext,
     endpoints: Several<ServedEndpoint>,
     private readonly served: Pick<Served, 'limits' | 'answered' | 'route'>,
     private readonly onPause: PacerParts['onPause'],
-    private readonly all: number = endpoints.length,
+    readonly isPart = false,
   ) {
     // Whatever one of them does with its calls, the others have some left.
     const { length } = endpoints;
     const most = context.concurrency - (length - 1) * Math.floor(context.concurrency / (2 * length));
     const untilAnswered = Math.min(most, context.untilAnswered ?? most);
-    const shared = { ...context, concurrency: most, untilAnswered, tellsEndpoint: this.tellsEndpoint };
+    const shared = {
+      ...context,
+      concurrency: most,
+      untilAnswered,
+      tellsEndpoint: length > 1 || context.tellsEndpoint === true,
+    };
     const paused = (): Promise<void> => this.#paused();
     this.lanes = mapped(endpoints, (endpoint) => new Lane(shared, endpoint, served, this, paused));
     this.#looking = endpoints.length === 1 ? null : setInterval(() => this.line.offer(), LOOK_MS).unref();
-  }
-
-  /** Whether the job has several endpoints. */
-  get tellsEndpoint(): boolean {
-    return this.all > 1;
-  }
-
-  /** Whether other workers may call endpoints of the job that this one cannot. */
-  get isPart(): boolean {
-    return this.lanes.length < this.all;
   }
 
   /** Calls that may be made at once now. */
@@ -470,7 +464,8 @@ export class Route {
 
   /** Where no lane may call, the first to ask finds that out, and the rows go back to the queue. */
   mayTake(lane: Lane): boolean {
-    if (this.lanes.length === 1 || this.waitingMs > 0 || this.#going.length === 0) return true;
+    if (this.lanes.length === 1 || this.#going.length === 0) return true;
+    if (lane.stopped === null && this.waitingMs > 0) return true;
     return lane.hasRoom && (this.served.route === 'balance' || this.#isNext(lane));
   }
 
@@ -481,7 +476,7 @@ export class Route {
 
   /** @returns why the run must stop, in all their words, as no other lane is left; null when it goes on */
   stop(lane: Lane, problem: Problem): Problem | null {
-    if (!this.tellsEndpoint) return problem;
+    if (this.lanes.length === 1 && !this.isPart) return problem;
     lane.stop(ofEndpoint(problem));
     if (this.#going.length > 0) {
       // The others may be in a pause, which was none of the whole queue so far.
@@ -511,16 +506,18 @@ export class Route {
 /** The routes of a worker: to the endpoints of its queue, and to those asked last for rows whose answers did not fit. */
 export class Lanes {
   readonly own: Route;
+  readonly #context: CallContext;
   readonly #others = new Map<string, Route>();
 
   /** @param onPause when no endpoint of the queue may be called */
   constructor(
-    private readonly context: CallContext,
+    context: CallContext,
     private readonly served: Served,
     onPause: PacerParts['onPause'],
   ) {
     const { endpoints, set = endpoints } = served;
-    this.own = new Route(context, endpoints, served, onPause, set.length);
+    this.#context = { ...context, tellsEndpoint: set.length > 1 };
+    this.own = new Route(this.#context, endpoints, served, onPause, endpoints.length < set.length);
   }
 
   get all(): readonly Lane[] {
@@ -531,16 +528,22 @@ export class Lanes {
     return [...this.#others.values()].flatMap(({ lanes }) => lanes);
   }
 
-  /** At the address of the first endpoint. */
-  to(deployment: string): Route {
+  /**
+   * To one of the endpoints, or to another deployment at the address of the only one.
+   * @returns null for one that this worker has no key for
+   */
+  to(deployment: string): Route | null {
     const known = this.#others.get(deployment);
     if (known !== undefined) return known;
-    const { context, served } = this;
+    const { served } = this;
+    const several = this.#context.tellsEndpoint;
     // The quota in the job is that of its own deployment.
     const quota = { requestsPerMinute: null, tokensPerMinute: null };
-    const endpoint = { ...served.endpoints[0], name: deployment, deployment, quota };
+    const other = { ...served.endpoints[0], name: deployment, deployment, quota };
+    const endpoint = several ? served.endpoints.find(({ name }) => name === deployment) : other;
+    if (endpoint === undefined) return null;
     // The entries of its rows are delayed one by one.
-    const route = new Route(context, [endpoint], { ...served, answered: true }, async () => {});
+    const route = new Route(this.#context, [endpoint], { ...served, answered: true }, async () => {});
     this.#others.set(deployment, route);
     return route;
   }

@@ -11,7 +11,7 @@ import { promptText } from '../prompt/prompt-text.js';
 import type { Chunk, ChunkAt, ChunkRow } from '../queue/chunk.js';
 import { answerBytes, LARGEST_ANSWER } from '../service/answer-size.js';
 import { withDeployment } from '../service/endpoint-spec.js';
-import { operationOf } from '../service/operation.js';
+import { commonOperation } from '../service/operation.js';
 import type { Final, Unsettled } from '../service/verdict.js';
 import {
   type Answer,
@@ -61,7 +61,7 @@ export interface Host {
   /** True when the run was stopped: its rows come again with its next execution. */
   isStopped(chunk: Chunk): boolean;
   /** Stops the run: nothing can succeed until a person fixes the cause. */
-  stop(chunk: Chunk, problem: Problem): Promise<void>;
+  stop(chunk: ChunkAt, problem: Problem): Promise<void>;
   /** After a sleep: resolves when the process has checked which entries are still its own. */
   looked(): Promise<void> | undefined;
 
@@ -136,8 +136,12 @@ export class Visit {
         rows.filter((row) => !isEscalated(row)),
         lanes.own,
       );
-      if (chunk.asks?.deployment && escalated.length > 0)
-        await this.#send(escalated, lanes.to(chunk.asks.deployment));
+      if (chunk.asks?.deployment && escalated.length > 0) {
+        const last = lanes.to(chunk.asks.deployment);
+        if (last !== null) await this.#send(escalated, last);
+        // A worker with its key may take the entry.
+        else this.#laterMs = Math.max(this.#laterMs, LATER_MS);
+      }
       rows = chunk.rows.filter(({ row }) => this.#again.delete(row));
     }
     await heldElsewhere;
@@ -149,9 +153,9 @@ export class Visit {
   async #send(rows: readonly ChunkRow[], route: Route): Promise<void> {
     const { asking, attempt, chunk } = this.lease;
     const asked = asking === null ? rows : rows.map((row) => asking.next(row));
-    const { promptsPerCall } = operationOf(chunk.endpoints[0]);
+    const { promptsPerCall } = commonOperation(chunk.endpoints);
     const most = route.packSize(Math.min(chunk.promptsPerRequest, promptsPerCall), attempt);
-    await this.#takeTurns(packs(asked, most, chunk.parameters), route);
+    await this.#takeTurns(packs(asked, most, this.#chunkAt(route.lanes[0]).parameters), route);
     // Now, not with the next attempt: neither the rows nor the service are at fault.
     const alone = this.#mixedUp.splice(0);
     this.#countRetries(alone, alone.length);
@@ -184,7 +188,7 @@ export class Visit {
     const { log, batcher } = this.host;
     try {
       const prompts = rows.map(({ prompt }) => promptText(prompt));
-      const reserved = lane.estimate.reserve(prompts, parametersOf(this.lease.chunk, rows));
+      const reserved = lane.estimate.reserve(prompts, parametersOf(this.#chunkAt(lane), rows));
       const entry = await lane.gate.enter(reserved.tokens, this.#isOver, async (permit) => {
         const granted = await this.#reserve(rows, permit, prefetched, lane);
         if (granted.length > 0) await this.#call(granted, reserved, lane);
@@ -299,11 +303,11 @@ export class Visit {
     const fates = rows.map((row, i) =>
       fateOf(verdicts[i], row, {
         ...{ asking, attempt, hold: chunk.hold },
-        elsewhere: elsewhere || lane.route.isPart,
+        elsewhere: elsewhere || this.host.lanes.own.isPart,
       }),
     );
     this.#goOn(rows, fates, isDown, lane, elsewhere);
-    const settled = rows.map((row, i) => this.#settlement(row, this.#name, at(fates[i], lane)));
+    const settled = rows.map((row, i) => this.#settlement(row, this.#name, this.#at(fates[i], lane)));
     const billed = rows.reduce(
       (sum, { most }, i) => plus(sum, billedFor(verdicts[i], most, chunk.budget)),
       NO_TOKENS,
@@ -313,7 +317,7 @@ export class Visit {
     if (problem === null) return;
     await this.host.stop(chunk, this.#named(problem, lane));
     // The rows of a part's last endpoint go back to the queue.
-    if (!lane.route.isPart) this.#wanted = false;
+    if (!this.host.lanes.own.isPart) this.#wanted = false;
   }
 
   /** Notes how the rows of a call go on. */
@@ -383,9 +387,16 @@ export class Visit {
     if (known !== undefined) return known;
     const { chunk } = this.lease;
     const own = chunk.endpoints.find(({ name }) => name === lane.name);
-    const at = { ...chunk, endpoint: own ?? withDeployment(chunk.endpoints[0], lane.name) };
+    const endpoint = own ?? withDeployment(chunk.endpoints[0], lane.name);
+    const at = { ...chunk, endpoint, parameters: chunk.parameters[endpoint.operation] ?? {} };
     this.#chunks.set(lane, at);
     return at;
+  }
+
+  /** Names the endpoint where there are several. */
+  #at(fate: Fate | undefined, { name }: Lane): Fate | undefined {
+    if (fate?.kind !== 'final' || this.lease.chunk.endpoints.length === 1) return fate;
+    return { ...fate, outcome: { ...fate.outcome, endpoint: name } };
   }
 
   #named(problem: Problem, lane: Lane): Problem {
@@ -457,12 +468,6 @@ export class Visit {
   #nameOf(row: ChunkRow | undefined): string {
     return `${this.lease.chunk.run}:${row?.row}`;
   }
-}
-
-/** Names the endpoint where there are several. */
-function at(fate: Fate | undefined, { name, route }: Lane): Fate | undefined {
-  if (fate?.kind !== 'final' || !route.tellsEndpoint) return fate;
-  return { ...fate, outcome: { ...fate.outcome, endpoint: name } };
 }
 
 /** A row of a run without a budget, or one that is only looked up. */

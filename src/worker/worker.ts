@@ -15,7 +15,7 @@ import type { WorkerHeartbeat } from '../ops/heartbeat.js';
 import { WORKER_SAFE_MS } from '../ops/lost-workers.js';
 import { type OutageView, serviceWait } from '../pace/pauses.js';
 import type { Quota } from '../pace/shared-pace.js';
-import { type Chunk, type ChunkData, decodeChunk, executionOf } from '../queue/chunk.js';
+import { type Chunk, type ChunkAt, type ChunkData, decodeChunk, executionOf } from '../queue/chunk.js';
 import { ENTRY_LIMIT, KEEP_FAILED, MOST_LOSSES, REFUSED } from '../queue/chunk-queue.js';
 import { deploymentsOf, type EndpointSpec } from '../service/endpoint-spec.js';
 import { AnswerCheck } from './answer-check.js';
@@ -304,12 +304,14 @@ export class ChunkWorker implements Host {
     }
   }
 
-  /** Its endpoints are those of the queue, each once. */
-  #serves({ endpoints }: Chunk): boolean {
+  /** Its endpoints are those of the queue, each once, also the one asked last. */
+  #serves({ endpoints, asks }: Chunk): boolean {
     const { set = this.served.endpoints } = this.served;
     const isIn = ({ name, deployment }: Pick<EndpointSpec, 'name' | 'deployment'>): boolean =>
       endpoints.some((each) => name === each.name && deployment === each.deployment);
-    return endpoints.length === set.length && set.every(isIn);
+    const isLastIn =
+      set.length === 1 || !asks?.deployment || set.some(({ name }) => name === asks.deployment);
+    return endpoints.length === set.length && set.every(isIn) && isLastIn;
   }
 
   isStopped(chunk: Chunk): boolean {
@@ -378,7 +380,7 @@ export class ChunkWorker implements Host {
    * process stops calling, unless the fault is that of another process's run. If it has only some of the run's
    * endpoints, it leaves the run to workers with the others.
    */
-  async stop(chunk: Chunk, problem: Problem): Promise<void> {
+  async stop(chunk: ChunkAt, problem: Problem): Promise<void> {
     const { store, ownRun } = this.context;
     const { run, execution } = chunk;
     const { isPart } = this.lanes.own;

@@ -122,8 +122,8 @@ describe('several endpoints', () => {
       'unknown field service.endpoints.0.base_ulr: did you mean service.endpoints.0.base_url?',
     ],
     [
-      `${WEST}, ${EAST.replace('style', 'operation: chat, style')}`,
-      'service.endpoints.1.operation must be that of the first endpoint, completions, got "chat"',
+      `${WEST}, ${EAST.replace('style', 'operation: talk, style')}`,
+      'service.endpoints.1.operation must be completions or chat, got "talk"',
     ],
     ['', 'service.endpoints must be a list of at least 1, got []'],
   ])('a bad one is named with its line: %s', (endpoints, message) => {
@@ -152,13 +152,41 @@ describe('several endpoints', () => {
     ],
     [
       'answer: { labels: [a, b], on_invalid: { deployment: d3 } }',
-      'answer.on_invalid.deployment cannot stand beside service.endpoints: take it out, got "d3"',
+      'answer.on_invalid.deployment must be one of service.endpoints: west, got "d3"',
     ],
     [`x: "$\{WEST_KEY}"`, 'x names WEST_KEY, which holds a key or a password'],
   ])('what cannot stand beside them is refused: %s', (line, message) => {
     const lines = `service: { endpoints: [${WEST}] }\n${line}\n`;
     expect(said(() => jobOf(lines, { WEST_KEY: 'secret' }))).toContain(`job.yaml:3: ${message}`);
     expect(said(() => jobOf(lines, { WEST_KEY: 'secret' }))).not.toContain('"secret"');
+  });
+
+  const both = `${WEST}, ${EAST.replace('style', 'operation: chat, style')}`;
+  it.each([
+    ['parameters: { temperature: 0 }', 'parameters.max_tokens must be given where the endpoints have both'],
+    ['parameters: { max_tokens: 5, seed: 1 }', 'parameters.seed cannot be set where the endpoints have both'],
+    [
+      'parameters: { max_tokens: 5, logprobs: 5 }',
+      'parameters.logprobs cannot be set where the endpoints have both',
+    ],
+    ['parameters: { max_tokens: 5 }, system: Judge.', 'system needs service: { operation: chat } at each'],
+    [
+      'parameters: { max_tokens: 5 }, row_parameters: [best_of]',
+      'entry 1 of row_parameters cannot be set where',
+    ],
+  ])('of both operations take what means the same to both: %s', (fields, message) => {
+    const lines = fields.replace('}, ', '}\n');
+    expect(said(() => jobOf(`service: { endpoints: [${both}] }\n${lines}\n`))).toContain(message);
+  });
+
+  it('of both operations have the parameters of each', () => {
+    const job = jobOf(
+      `service: { endpoints: [${both}] }\nparameters: { max_tokens: 5 }\nanswer: { labels: [a, b], confidence: logprobs }\n`,
+    );
+    expect(job.parametersOf).toEqual({
+      completions: { max_tokens: 5, logprobs: 5, temperature: 0 },
+      chat: { max_tokens: 5, logprobs: true, top_logprobs: 5, temperature: 0 },
+    });
   });
 
   it('a route needs several', () => {

@@ -17,7 +17,7 @@ const chunk = (model?: string, asks: OnInvalid | null = null): Chunk => ({
     },
   ],
   promptsPerRequest: 1,
-  parameters: { max_tokens: 5 },
+  parameters: { completions: { max_tokens: 5 } },
   budget: { tokens: 10, cost: null, prices: null, orphaned: 1 },
   hold: model !== undefined,
   asks,
@@ -34,12 +34,22 @@ it.each([
   expect(decodeChunk(JSON.parse(JSON.stringify(encodeChunk(ours))))).toEqual(ours);
 });
 
-it('a queue entry has all endpoints of its run, of one operation', () => {
+it('a queue entry has all endpoints of its run, and the parameters of their operations', () => {
   const [one] = chunk().endpoints;
   const both = { ...chunk(), endpoints: [one, { ...one, name: 'e', deployment: 'e' }] } as const;
   expect(decodeChunk(encodeChunk(both))).toEqual(both);
   const mixed = { ...both, endpoints: [one, { ...one, name: 'e', operation: 'chat' }] } as const;
   expect(decodeChunk(encodeChunk(mixed))).toBeNull();
+  const parameters = { completions: { max_tokens: 5, logprobs: 5 }, chat: { max_tokens: 5, logprobs: true } };
+  const ofBoth = { ...mixed, parameters };
+  expect(decodeChunk(encodeChunk(ofBoth))).toEqual(ofBoth);
+  // A row's own must mean the same to both.
+  const own = (parameters: object) => [{ row: 21, prompt: 'one', parameters }];
+  expect(decodeChunk(encodeChunk({ ...ofBoth, rows: own({ max_tokens: 3 }) }))?.rows).toEqual(
+    own({ max_tokens: 3 }),
+  );
+  expect(decodeChunk(encodeChunk({ ...ofBoth, rows: own({ logprobs: 5 }) }))).toBeNull();
+  expect(decodeChunk(encodeChunk({ ...ofBoth, rows: own({ seed: 5 }) }))).toBeNull();
   expect(decodeChunk(encodeChunk({ ...chunk(), endpoints: [] as never }))).toBeNull();
 });
 
@@ -50,7 +60,7 @@ const conversation = [
 const ofChat = (): Chunk => ({
   ...chunk(),
   endpoints: [{ ...chunk().endpoints[0], operation: 'chat' }],
-  parameters: { max_tokens: 5, logprobs: true, top_logprobs: 5, n: 3 },
+  parameters: { chat: { max_tokens: 5, logprobs: true, top_logprobs: 5, n: 3 } },
   rows: [
     { row: 21, prompt: conversation, parameters: { seed: 1 } },
     { row: 22, prompt: 'two', parameters: null },
@@ -66,7 +76,7 @@ it.each([
     'messages of the other operation',
     { ...chunk(), rows: [{ row: 21, prompt: conversation, parameters: null }] },
   ],
-  ['parameters of the other operation', { ...chunk(), parameters: { seed: 1 } }],
+  ['parameters of the other operation', { ...chunk(), parameters: { completions: { seed: 1 } } }],
   [
     'a row with parameters of the other operation',
     { ...ofChat(), rows: [{ row: 21, prompt: 'a', parameters: { echo: true } }] },
@@ -143,9 +153,9 @@ it("fault 58: of a row's parameters only what was checked is taken", () => {
 });
 
 it('asks for several choices for all of its rows, and a row for none of its own', () => {
-  const votes = { ...chunk(), parameters: { max_tokens: 5, n: 5 } };
+  const votes = { ...chunk(), parameters: { completions: { max_tokens: 5, n: 5 } } };
   expect(decodeChunk(encodeChunk(votes))).toEqual(votes);
-  expect(decodeChunk(encodeChunk({ ...votes, parameters: { n: 129 } }))).toBeNull();
+  expect(decodeChunk(encodeChunk({ ...votes, parameters: { completions: { n: 129 } } }))).toBeNull();
   const rows = [{ row: 21, prompt: 'one', parameters: { n: 5 } }];
   expect(decodeChunk(encodeChunk({ ...votes, rows }))).toBeNull();
 });

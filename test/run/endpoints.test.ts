@@ -4,6 +4,7 @@ import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { defineJob, retry, run, type Summary } from '../../src/index.js';
 import { Workplace } from '../support/promptmill.js';
 import {
+  chatBody,
   completionBody,
   type Script,
   type ScriptedService,
@@ -199,6 +200,52 @@ describe('a job with several endpoints', () => {
     expect((west?.calls ?? 0) + (east?.calls ?? 0)).toBe(summary.calls.sent);
     const byName = records().map(({ endpoint }) => endpoint);
     expect(byName.every((name) => name === 'west' || name === 'east')).toBe(true);
+  });
+});
+
+describe('a job whose endpoints have both operations', () => {
+  it('sends each what its operation takes, asks the one named last, and tells what both tell', async () => {
+    const asked = new Set<number>();
+    /** Each fifth row has its first answer in another word. */
+    const answer = ({ prompt }: { readonly prompt: string }): string => {
+      const id = Number(prompt.replace(/\D/g, ''));
+      const fits = id % 5 > 0 || asked.has(id);
+      asked.add(id);
+      return fits ? ' yes' : ' maybe';
+    };
+    const west = await startScriptedService((request) => ({
+      json: completionBody({ text: answer(request) }),
+    }));
+    const east = await startScriptedService((request) => ({
+      json: chatBody({ content: answer(request).trim() }),
+    }));
+    const at = (name: string, { url }: ScriptedService) => ({
+      ...{ name, base_url: url, deployment: `d-${name}`, key: `${name.toUpperCase()}_KEY` },
+    });
+    const job = defineJob({
+      service: { endpoints: [at('west', west), { ...at('east', east), operation: 'chat', style: 'openai' }] },
+      prompt: '{{ id }}?',
+      parameters: { max_tokens: 5 },
+      answer: { labels: ['yes', 'no'], on_invalid: { deployment: 'east' } },
+      limits: { concurrency: 4, chunk_size: 5 },
+    });
+    const output = work.path('both.csv');
+    const { summary } = await run(job, {
+      rows: Array.from({ length: 40 }, (_, i) => ({ id: i + 1 })),
+      output,
+      env: { WEST_KEY: 'w', EAST_KEY: 'e', PROMPTMILL_STATE_DIR: work.path('state-both') },
+    });
+    await Promise.all([west.close(), east.close()]);
+    expect(summary).toMatchObject({ stopped: null, rows: { completed: 40 }, calls: { sent: 48 } });
+    expect(summary.answer_sources).toMatchObject({ read: 32, escalated: 8 });
+    expect(west.calls() + east.calls()).toBe(48);
+    expect(west.requests.every(({ url }) => url.includes('/d-west/completions'))).toBe(true);
+    expect(east.requests.every(({ url }) => url.endsWith('/v1/chat/completions'))).toBe(true);
+    for (const row of work.records('both.csv')) {
+      expect(row).toMatchObject({ status: 'completed', refusal: '', cached_tokens: expect.any(String) });
+      // The last to be asked is the one named.
+      if (Number(row['id']) % 5 === 0) expect(row['endpoint']).toBe('east');
+    }
   });
 });
 

@@ -180,7 +180,7 @@ describe('a route to several endpoints', () => {
 
   it('does not try one again whose key was revoked', async () => {
     const endpoints: Several<ServedEndpoint> = [at('west'), at('east')];
-    const { route, calls, run } = begin(endpoints);
+    const { route, calls, run, back } = begin(endpoints);
     endpoints[0].keys.refuse('a-key-for-tests-only');
     route.stop(route.lanes[0], REFUSED);
     await vi.advanceTimersByTimeAsync(120_000);
@@ -188,5 +188,11 @@ describe('a route to several endpoints', () => {
     await vi.advanceTimersByTimeAsync(60_000);
     await all;
     expect(calls).toEqual({ west: 0, east: 100 });
+    // Not even when no other may be called.
+    await route.lanes[1]?.pacer.pause(60_000);
+    const more = run(20);
+    await vi.advanceTimersByTimeAsync(100);
+    await more;
+    expect([calls, back()]).toEqual([{ west: 0, east: 100 }, 20]);
   });
 });

@@ -188,7 +188,7 @@ class TestWorker {
         execution: 1,
         first: 1,
         promptsPerRequest: 1,
-        parameters: {},
+        parameters: { completions: {} },
         hold: false,
         asks: null,
       },

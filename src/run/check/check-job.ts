@@ -8,7 +8,6 @@ import { terminalText } from '../../render/terminal-text.js';
 import { assertNotInput } from '../../resume/output-checks.js';
 import { outputFiles } from '../../resume/output-files.js';
 import { modelBehind } from '../../service/catalogue.js';
-import { operationOf } from '../../service/operation.js';
 import { nameOf, rows } from '../../source/source.js';
 import { checkSteps } from '../finishing.js';
 import { type Input, openInput } from '../input.js';
@@ -115,9 +114,9 @@ async function inspect(
 }
 
 /** The tokenizer of the model. A deployment of unknown name may hold any model: the newest is assumed. */
-function countingFor({ endpoint }: Settings): Counting {
+function countingFor({ endpoint, operation }: Settings): Counting {
   const model = modelBehind(endpoint);
-  if (model === null) return { encoding: operationOf(endpoint).encoding, assumed: true, contextWindow: null };
+  if (model === null) return { encoding: operation.encoding, assumed: true, contextWindow: null };
   return { encoding: model.encoding, assumed: false, contextWindow: model.contextWindow };
 }
 

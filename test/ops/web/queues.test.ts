@@ -31,7 +31,7 @@ const CHUNK: Chunk = {
   budget: null,
   hold: false,
   asks: null,
-  parameters: { max_tokens: 5 },
+  parameters: { completions: { max_tokens: 5 } },
   rows: [
     { row: 21, prompt: `${SECRET} one`, parameters: null },
     { row: 22, prompt: `${SECRET} two`, parameters: { suffix: SECRET } },
