@@ -214,6 +214,9 @@ describeEachStore(
       );
       for (const [name, endpoints] of Object.entries(forged))
         await queue.add('chunk', encodeChunk({ ...sound(), endpoints }), { jobId: `set-${name}` });
+      const asks = { answer: { kind: 'text' as const }, again: 0, prompt: null, deployment: 'forged' };
+      const last = encodeChunk({ ...sound(), endpoints: [west, east], asks });
+      await queue.add('chunk', last, { jobId: 'set-asks-another-last' });
       await queue.close();
       await opened.close();
       const before = service.requests.length;
@@ -229,7 +232,8 @@ describeEachStore(
       const calls = service.requests.length - before;
       expect(calls).toBe(ROWS);
       expect(elsewhere.connections()).toBe(0);
-      for (const name of Object.keys(forged)) expect(left.stderr, name).toContain(`set-${name}`);
+      for (const name of [...Object.keys(forged), 'asks-another-last'])
+        expect(left.stderr, name).toContain(`set-${name}`);
       task.meta.fault = { rows: ROWS, calls };
     });
   },

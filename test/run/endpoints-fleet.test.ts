@@ -1,7 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import type { Summary } from '../../src/index.js';
 import { type Running, Workplace } from '../support/promptmill.js';
-import { type Script, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import {
+  completionBody,
+  type Script,
+  type ScriptedService,
+  startScriptedService,
+} from '../support/scripted-service.js';
 import { haveRedis, type Server, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
 
@@ -41,7 +47,7 @@ describe.runIf(haveRedis())('a fleet for several endpoints', () => {
 
   let names = 0;
   /** A job with the endpoints west and east, and the processes that work on it. */
-  async function begin(scripts: { west?: Script; east?: Script } = {}, limits: object = {}) {
+  async function begin(scripts: { west?: Script; east?: Script } = {}, fields: object = {}) {
     const [west, east] = await Promise.all([
       startScriptedService(slowly(scripts.west)),
       startScriptedService(slowly(scripts.east)),
@@ -55,7 +61,8 @@ describe.runIf(haveRedis())('a fleet for several endpoints', () => {
     const job = work.job(
       {
         ...{ service: { endpoints }, input: { path: work.rows(ROWS) }, output: { path: `${name}.csv` } },
-        limits: { chunk_size: 5, concurrency: 8, ...limits },
+        limits: { chunk_size: 5, concurrency: 8 },
+        ...fields,
       },
       `${name}.yaml`,
     );
@@ -90,7 +97,10 @@ describe.runIf(haveRedis())('a fleet for several endpoints', () => {
     expect(west.calls() + east.calls()).toBe(ROWS);
     expect(summary()).toMatchObject({
       calls: { sent: ROWS, retried: 0, repeated: 0 },
-      endpoints: { west: { rows: west.calls() }, east: { rows: east.calls() } },
+      endpoints: {
+        west: { calls: west.calls(), rows: west.calls(), rate_limited: 0 },
+        east: { calls: east.calls(), rows: east.calls(), rate_limited: 0 },
+      },
     });
     const [{ stderr: ofBoth }, { code: left, stderr: ofOne }] = [await leave(both), await leave(one)];
     expect(left, ofOne).toBe(0);
@@ -100,11 +110,31 @@ describe.runIf(haveRedis())('a fleet for several endpoints', () => {
     expect(ofOne).toContain('without west, as WEST_KEY is not set');
   });
 
+  it('counts the calls of a killed worker too, and calls its rows again', async () => {
+    const { west, east, worker, run, summary, ids } = await begin();
+    const killed = worker({ EAST_KEY: 'killed' });
+    worker(KEYS);
+    const ended = run();
+    await expect
+      .poll(() => keysAt(east).includes('killed') && west.calls() > 20, { timeout: 30_000, interval: 10 })
+      .toBe(true);
+    killed.process.kill('SIGKILL');
+    const { code, stderr } = await ended;
+    expect(code, stderr).toBe(0);
+    expect(ids()).toEqual(ALL);
+    const { calls, endpoints } = summary() as unknown as Summary;
+    const [ofWest = 0, ofEast = 0] = [endpoints?.['west']?.calls, endpoints?.['east']?.calls];
+    expect(ofWest + ofEast).toBe(calls.sent);
+    expect(calls.sent).toBeGreaterThanOrEqual(west.calls() + east.calls());
+    // What the killed worker had reserved and not counted yet is with the first.
+    expect(ofEast).toBeLessThanOrEqual(east.calls());
+  }, 60_000);
+
   it('goes on at the other endpoint while a worker that has only one waits for it', async () => {
     let calls = 0;
     const limited: Script = () =>
       ++calls > 5 ? { status: 429, headers: { 'retry-after': '600' }, json: {} } : {};
-    const { west, worker, run, ids } = await begin({ east: limited });
+    const { west, worker, run, summary, ids } = await begin({ east: limited });
     worker({ EAST_KEY: 'east' });
     await sleep(1_000);
     const ended = run();
@@ -114,6 +144,10 @@ describe.runIf(haveRedis())('a fleet for several endpoints', () => {
     expect(code, stderr).toBe(0);
     expect(ids()).toEqual(ALL);
     expect(west.calls()).toBe(ROWS - 5);
+    expect(summary()).toMatchObject({
+      calls: { sent: ROWS - 5 + calls, rate_limited: calls - 5 },
+      endpoints: { west: { calls: ROWS - 5, rate_limited: 0 }, east: { calls, rate_limited: calls - 5 } },
+    });
   });
 
   it('goes on without a worker whose only endpoint refuses its key', async () => {
@@ -132,6 +166,32 @@ describe.runIf(haveRedis())('a fleet for several endpoints', () => {
     expect(code, stderr).toBe(0);
     expect(ids()).toEqual(ALL);
     expect(summary()).toMatchObject({ calls: { repeated: 0 } });
+  });
+
+  it('leaves rows for the endpoint asked last to a worker with its key', async () => {
+    const say =
+      (text: string): Script =>
+      () => ({ json: completionBody({ text }) });
+    const { west, east, worker, run, summary } = await begin(
+      { west: say(' perhaps'), east: say(' yes') },
+      {
+        answer: { labels: ['yes', 'no'], on_invalid: { deployment: 'east' } },
+        limits: { chunk_size: 20, concurrency: 8 },
+      },
+    );
+    worker({ WEST_KEY: 'west' });
+    const ended = run();
+    await expect.poll(() => west.calls(), { timeout: 30_000 }).toBeGreaterThan(20);
+    expect(east.calls()).toBe(0);
+    worker(KEYS);
+    const { code, stderr } = await ended;
+    expect(code, stderr).toBe(0);
+    expect(summary()).toMatchObject({
+      rows: { completed: ROWS },
+      answers: { yes: ROWS },
+      answers_invalid: 0,
+    });
+    expect(keysAt(west)).toEqual(['west']);
   });
 
   it('says what is missing, with exit code 2', async () => {
