@@ -1,10 +1,12 @@
-import { Command } from 'commander';
+import { Command, Option } from 'commander';
 import { type Environment, readEnvironment } from '../config/environment.js';
+import { readJobFile } from '../config/job-file.js';
 import { type Concurrency, callsAtOnce } from '../config/job-schema.js';
 import { logLevelOf } from '../config/settings.js';
 import { UsageError } from '../core/errors.js';
 import { counted } from '../core/figures.js';
 import { Halt } from '../core/halt.js';
+import { servedJob, variablesOf } from '../library/service.js';
 import { terminalText, wrapped } from '../render/terminal-text.js';
 import { deploymentsUrl, type ServiceAccess } from '../service/endpoint.js';
 import { KeyRing } from '../service/keys.js';
@@ -12,7 +14,7 @@ import { proxyFor } from '../service/proxy.js';
 import { withoutPassword } from '../store/address.js';
 import { isShared, openStore, SHARED_QUEUE_FORMS, SHARED_QUEUES } from '../store/open.js';
 import { type Store, silenceOf } from '../store/store.js';
-import { FleetWorker } from '../worker/fleet-worker.js';
+import { type FleetService, FleetWorker, serviceAt, serviceOf } from '../worker/fleet-worker.js';
 import type { UnderWay } from './exit-message.js';
 import { CONCURRENCY, concurrency } from './job.js';
 import { createLog } from './log.js';
@@ -22,6 +24,7 @@ interface Options {
   readonly queue?: string;
   readonly concurrency: Concurrency;
   readonly deployment?: readonly string[];
+  readonly job?: readonly string[];
   readonly logLevel?: string;
 }
 
@@ -35,12 +38,16 @@ Examples:
   $ promptmill work --queue postgres://mill@db/mill --concurrency 100
   $ promptmill work --deployment lm-35-turbo-instruct
       for runs of this deployment only
+  $ promptmill work --job jobs/sentiment.yaml --queue redis://queue-host
+      for runs of this job, which has several endpoints
   $ promptmill run jobs/sentiment.yaml --queue redis://queue-host --no-work
       a run that leaves it all to them
 
 Any number of them, on any machine. Each calls the service at
 PROMPTMILL_BASE_URL with the keys of its own environment, for runs of that
-address only. --concurrency counts the calls of all deployments together.
+address only. With --job it calls the endpoints that these job files name, for
+runs with the same endpoints: those whose keys its environment has.
+--concurrency counts the calls of all deployments together.
 Ctrl-C or SIGTERM: it takes no more rows, finishes the calls in flight, and
 hands the rest back. Exit codes: 0 asked to end, and done; 2 did not start; 3
 the service refuses its calls, or the queue cannot be used; 130, 143 ended by a
@@ -53,6 +60,11 @@ export function workCommand(exit: Exit, underWay: UnderWay): Command {
     .option('--queue <url>', SHARED_QUEUE_FORMS)
     .option(...CONCURRENCY, concurrency, DEFAULT_CONCURRENCY)
     .option('--deployment <name...>', 'only rows of these deployments (default: all)')
+    .addOption(
+      new Option('--job <file...>', 'only runs with the endpoints of these job files').conflicts(
+        'deployment',
+      ),
+    )
     .option('--log-level <level>', 'fatal, error, warn, info, debug, trace or silent (default: warn)')
     .addHelpText('after', EXAMPLES)
     .action(async (options: Options) => {
@@ -63,25 +75,24 @@ export function workCommand(exit: Exit, underWay: UnderWay): Command {
 async function work(options: Options, exit: Exit, underWay: UnderWay): Promise<number> {
   const environment = readEnvironment(process.env);
   const { most, untilAnswered } = callsAtOnce(options.concurrency);
-  const deployments = options.deployment === undefined ? null : new Set(options.deployment);
   const log = createLog(logLevelOf(options.logLevel ?? environment.logLevel));
   const say = (line: string): void => {
     process.stderr.write(`${wrapped(terminalText(line), process.stderr)}\n`);
   };
-  const access = serviceAccess(environment);
+  const { service, whose, notes } =
+    options.job === undefined
+      ? servedAt(serviceAccess(environment), options.deployment)
+      : servedOf(options.job, environment);
   const store = await sharedStore(options.queue ?? environment.queue, environment, say);
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);
   try {
-    const { baseUrl, proxy } = access.address;
-    const whose = deployments === null ? 'all deployments' : [...deployments].join(', ');
-    say(`working for ${whose} at ${baseUrl}, up to ${most} at a time; queue in ${store.describe()}`);
-    if (proxy) say(`calls go through the proxy ${proxy.address}`);
+    say(`working for ${whose}, up to ${most} at a time; queue in ${store.describe()}`);
+    for (const note of notes) say(note);
     const worker = new FleetWorker({
       store,
-      ...access,
+      service,
       ...{ concurrency: most, untilAnswered },
-      deployments,
       log,
       say,
       onStop: (problem) => halt.request({ kind: 'stop', problem }),
@@ -108,6 +119,37 @@ async function work(options: Options, exit: Exit, underWay: UnderWay): Promise<n
     await store.close();
   }
 }
+
+interface Serving {
+  readonly service: FleetService;
+  /** Completes "working for". */
+  readonly whose: string;
+  readonly notes: readonly string[];
+}
+
+function servedAt(access: ServiceAccess, named: readonly string[] | undefined): Serving {
+  const service = serviceAt(access, named && new Set(named));
+  const whose = `${named?.join(', ') ?? 'all deployments'} at ${access.address.baseUrl}`;
+  return { service, whose, notes: proxiesOf([access]) };
+}
+
+/** @throws UsageError for a file that is no job, and for a job without any of its keys */
+function servedOf(files: readonly string[], environment: Environment): Serving {
+  const jobs = files.map((file) => servedJob(readJobFile(file, environment), environment));
+  const places = jobs.map(
+    ({ file, endpoints }) => `${endpoints.map(({ name }) => name).join(', ')} of ${file}`,
+  );
+  const missing = jobs.flatMap(({ file, without }) =>
+    without.map((each) => `${file}: without ${each.spec.name}, as ${variablesOf([each])[0]} is not set`),
+  );
+  const notes = [...missing, ...proxiesOf(jobs.flatMap(({ endpoints }) => endpoints))];
+  return { service: serviceOf(jobs), whose: places.join('; '), notes };
+}
+
+const proxiesOf = (all: readonly ServiceAccess[]): readonly string[] =>
+  [...new Set(all.flatMap(({ address }) => address.proxy?.address ?? []))].map(
+    (proxy) => `calls go through the proxy ${proxy}`,
+  );
 
 /** @throws UsageError when the address, the key or the proxy of the service is missing or invalid */
 function serviceAccess({ baseUrl, segment, keys, variable }: Environment): ServiceAccess {

@@ -134,7 +134,8 @@ export function endpointsOf({ service, limits }: EndpointParts): Several<JobEndp
     const { base_url: baseUrl, key, prices = null, requests_per_minute, tokens_per_minute } = each;
     const at = { apiVersion: each.api_version, style, timeoutMs: seconds * 1000 };
     const spec = {
-      name,
+      // Then workers that have only its address serve it too.
+      name: others.length === 0 ? each.deployment : name,
       operation,
       deployment: each.deployment,
       ...(model !== undefined && { model }),

@@ -24,7 +24,15 @@ const TOKEN_COUNTS = {
 
 export type CallCounts = { readonly [name in keyof typeof CALL_COUNTS]: number };
 
-export type Counts = CallCounts & { readonly [name in keyof typeof TOKEN_COUNTS]: number };
+/**
+ * The same counts of one of several endpoints: `sent@west`. Counted when the call begins, so `sent` has
+ * perhaps more than all of them: @see countsOfEach
+ */
+type EndpointCount = `${'sent' | 'rate_limited'}@${string}`;
+
+export type Counts = CallCounts & { readonly [name in keyof typeof TOKEN_COUNTS]: number } & {
+  readonly [name in EndpointCount]?: number;
+};
 
 export interface Counters extends Counts {
   /** Rows with a call reserved and not ended. Those of a killed process stay in: perhaps paid for. */
@@ -48,12 +56,48 @@ export const NO_CALLS: Counters = { ...NO_COUNTS, in_flight: 0 };
 
 export const inOrder = (counts: Counts): number[] => COUNTERS.map((name) => counts[name]);
 
+export const isOfEndpoint = (name: string): name is EndpointCount => /^(sent|rate_limited)@/.test(name);
+
+/** The names of all counters, those of endpoints included. */
+export const namesIn = (counts: Counts): readonly (keyof Counts)[] => [
+  ...COUNTERS,
+  ...Object.keys(counts).filter(isOfEndpoint),
+];
+
 /** Sum of two counts of different calls. */
-export const added = (a: Counts, b: Counts): Counts => eachOf(COUNTERS, (name) => a[name] + b[name]);
+export const added = (a: Counts, b: Counts): Counts =>
+  eachOf(namesIn({ ...a, ...b }), (name) => (a[name] ?? 0) + (b[name] ?? 0));
 
 /** The higher of two counts of the same calls, name by name. */
 export const highest = <N extends keyof Counts>(
   names: readonly N[],
-  a: Readonly<Record<N, number>>,
-  b: Readonly<Record<N, number>>,
-): Readonly<Record<N, number>> => eachOf(names, (name) => Math.max(a[name], b[name]));
+  a: { readonly [name in N]?: number | undefined },
+  b: { readonly [name in N]?: number | undefined },
+): Readonly<Record<N, number>> => eachOf(names, (name) => Math.max(a[name] ?? 0, b[name] ?? 0));
+
+/**
+ * The counts of several endpoints, which add up to those of the run. The first has what no other one has:
+ * also reserved calls that have not begun, perhaps because their process was killed.
+ */
+export function countsOfEach(
+  [first, ...others]: readonly string[],
+  counts: Counts,
+): { readonly [endpoint: string]: EndpointCounts } {
+  const of = (name: string): EndpointCounts => ({
+    calls: counts[`sent@${name}`] ?? 0,
+    rate_limited: counts[`rate_limited@${name}`] ?? 0,
+  });
+  const rest = others.map(of).reduce(
+    ({ calls, rate_limited }, other) => ({
+      calls: Math.max(0, calls - other.calls),
+      rate_limited: Math.max(0, rate_limited - other.rate_limited),
+    }),
+    { calls: counts.sent, rate_limited: counts.rate_limited },
+  );
+  return Object.fromEntries([...others.map((name) => [name, of(name)] as const), [first ?? '', rest]]);
+}
+
+interface EndpointCounts {
+  readonly calls: number;
+  readonly rate_limited: number;
+}

@@ -31,15 +31,8 @@ function checkDeployment(field: string, endpoint: EndpointSpec): void {
 }
 
 /** Calls left to other processes must be reachable for them. */
-function assertReachable({ work, emulated, queue, endpoints }: Settings): void {
+function assertReachable({ work, emulated, queue }: Settings): void {
   if (work) return;
-  if (endpoints.length > 1) {
-    throw new UsageError(
-      'no_work_endpoints',
-      '--no-work leaves the calls to `promptmill work`, which serves one endpoint, and the job has several',
-      'Leave out --no-work: this process calls them all.',
-    );
-  }
   if (emulated) {
     throw new UsageError(
       'no_work_emulated',

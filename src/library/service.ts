@@ -1,12 +1,15 @@
 import type { JobEndpoint } from '../config/endpoints-schema.js';
 import type { Environment } from '../config/environment.js';
+import type { NamedJob } from '../config/job-schema.js';
 import type { Settings } from '../config/settings.js';
+import { UsageError } from '../core/errors.js';
 import { assumedModel, modelBehind } from '../service/catalogue.js';
 import { callUrl, type ServedEndpoint, type ServiceAccess } from '../service/endpoint.js';
 import { mapped, type Several } from '../service/endpoint-spec.js';
 import { KeyRing } from '../service/keys.js';
 import { operationOf } from '../service/operation.js';
 import { proxyFor } from '../service/proxy.js';
+import type { ServedJob } from '../worker/fleet-worker.js';
 
 interface Service {
   readonly endpoints: Several<ServedEndpoint>;
@@ -25,6 +28,37 @@ export async function service(
   );
   return { endpoints, close: async () => {} };
 }
+
+/**
+ * What a worker serves of a job: the endpoints whose keys it has.
+ * @throws UsageError for a bad address, and when it has the key of none
+ */
+export function servedJob(
+  { endpoints, route, file = 'the job' }: NamedJob,
+  environment: Environment,
+): ServedJob & { readonly file: string; readonly without: readonly JobEndpoint[] } {
+  const hasKey = (each: JobEndpoint): boolean => keysOf(each, environment).length > 0;
+  const [first, ...others] = endpoints
+    .filter(hasKey)
+    .map((each) => servedBy(each, accessTo(each, environment, true)));
+  const without = endpoints.filter((each) => !hasKey(each));
+  if (first === undefined) {
+    throw new UsageError(
+      'key_missing',
+      `${file}: ${variablesOf(without).join(' and ')} ${without.length === 1 ? 'is' : 'are'} not set`,
+      'Set the key of each endpoint that this worker is to call.',
+    );
+  }
+  const set = mapped(endpoints, ({ spec: { name, deployment }, baseUrl }) => ({
+    ...{ name, deployment },
+    address: { baseUrl: baseUrl ?? environment.baseUrl, segment: environment.segment },
+  }));
+  return { file, set, endpoints: [first, ...others], route, without };
+}
+
+export const variablesOf = (endpoints: readonly JobEndpoint[]): readonly string[] => [
+  ...new Set(endpoints.map(({ key }) => key ?? 'PROMPTMILL_API_KEY')),
+];
 
 async function emulated({ endpoints, answer }: Settings, say: (line: string) => void): Promise<Service> {
   const models = endpoints.map(({ spec }) => {
@@ -64,6 +98,9 @@ function accessTo(
   const url = callUrl(place, spec);
   const address = { ...place, proxy: work ? proxyFor(url, environment.variable) : null };
   // A run that makes no calls needs no key, and should have none.
-  const keys = key === null ? environment.keys : [(work && environment.secret(key)) || []].flat();
+  const keys = work || key === null ? keysOf({ key }, environment) : [];
   return { address, keys: new KeyRing(keys, work, key ?? undefined) };
 }
+
+const keysOf = ({ key }: Pick<JobEndpoint, 'key'>, { keys, secret }: Environment): readonly string[] =>
+  key === null ? keys : [secret(key) ?? []].flat();

@@ -1,6 +1,6 @@
 import { observedState, type RunHeartbeat, type SeenRun, type SeenWorker } from './heartbeat.js';
 
-/** A queue with rows for a worker of this address. */
+/** A queue with rows for this worker. */
 export interface QueueDemand {
   readonly queue: string;
   readonly deployment: string;
@@ -11,31 +11,37 @@ export interface QueueDemand {
 
 interface Demand {
   readonly wanted: readonly QueueDemand[];
-  /** Queues of runs at other addresses, one per run. */
-  readonly elsewhere: readonly string[];
+  /** Queues of runs at other endpoints, one per run. */
+  readonly elsewhere: readonly Elsewhere[];
+}
+
+interface Elsewhere {
+  readonly queue: string;
+  /** Whether the run has several endpoints. */
+  readonly several: boolean;
 }
 
 export interface ServedQueues {
-  /** Queue of a deployment at the worker's own address. */
-  readonly queueOf: (deployment: string) => string;
+  /** Whether a queue is one of the worker's own endpoints. */
+  readonly has: (queue: string, deployment: string) => boolean;
   /** Deployments whose rows it takes; null is all. */
   readonly deployments: ReadonlySet<string> | null;
 }
 
 /**
- * A beat is only a hint: the queue name is computed from the worker's own address, so the worst a forged one
+ * A beat is only a hint: the queue name is computed from the worker's own endpoints, so the worst a forged one
  * can do is make it listen to an empty queue.
  */
 export function demandOf(runs: readonly SeenRun[], served: ServedQueues): Demand {
   const wanted = new Map<string, QueueDemand>();
-  const elsewhere: string[] = [];
+  const elsewhere: Elsewhere[] = [];
   const newestFirst = runs
     .filter((seen) => observedState(seen) === 'running' && !seen.beat.emulated)
     .sort((a, b) => compare(b.beat.summary.started_at, a.beat.summary.started_at));
   for (const { beat } of newestFirst) {
-    const { deployment, rows } = beat.summary;
-    if (beat.queue !== served.queueOf(deployment)) {
-      elsewhere.push(beat.queue);
+    const { deployment, rows, endpoints } = beat.summary;
+    if (!served.has(beat.queue, deployment)) {
+      elsewhere.push({ queue: beat.queue, several: endpoints !== undefined });
       continue;
     }
     if (served.deployments?.has(deployment) === false) continue;
@@ -51,9 +57,12 @@ export function demandOf(runs: readonly SeenRun[], served: ServedQueues): Demand
   return { wanted: [...wanted.values()], elsewhere };
 }
 
-export function unserved(queues: readonly string[], workers: readonly SeenWorker[]): readonly string[] {
+export function unserved(
+  elsewhere: readonly Elsewhere[],
+  workers: readonly SeenWorker[],
+): readonly Elsewhere[] {
   const served = new Set(workers.flatMap(({ beat }) => beat.queues.map(({ queue }) => queue)));
-  return queues.filter((queue) => !served.has(queue));
+  return elsewhere.filter(({ queue }) => !served.has(queue));
 }
 
 const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);

@@ -131,6 +131,7 @@ export class RunHeartbeatSender {
   #speed: Pulse['speed'] = { called: 0, perSecond: null, secondsLeft: null };
   /** Counts reported last: a request that was not made is taken back, but reported counters never fall. */
   #said: CallCounts = NO_CALLS;
+  #saidOfEach: Summary['endpoints'];
 
   /** @param done rows that earlier executions have written */
   constructor(
@@ -146,6 +147,7 @@ export class RunHeartbeatSender {
     const { text } = await within(LAST_WORD_MS, keyValue.get('run', run)).catch(() => ({ text: null }));
     const [last] = readRuns(text === null ? [] : [{ name: run, text, ageMs: 0 }]);
     if (last !== undefined) this.#said = last.beat.summary.calls;
+    this.#saidOfEach = last?.beat.summary.endpoints;
     this.#heartbeat = new HeartbeatSender({
       keyValue,
       folder: 'run',
@@ -186,6 +188,7 @@ export class RunHeartbeatSender {
     // A message may quote an answer, and details have the prompt; a heartbeat must have neither.
     const { error_samples: _, details: _details, scores, ...now } = summary();
     this.#said = highest(CALLS, this.#said, now.calls);
+    this.#saidOfEach = neverLess(this.#saidOfEach, now.endpoints);
     // The last rows may have been written after `tell`.
     const known = Math.max(this.#known, now.rows.total);
     return {
@@ -203,10 +206,26 @@ export class RunHeartbeatSender {
       waiting: this.#waiting,
       ...(this.#online && { online: true }),
       limits: limitsOf(settings),
-      summary: { ...now, calls: this.#said, ...(scores && { scores: inShort(scores) }) },
+      summary: {
+        ...now,
+        calls: this.#said,
+        ...(this.#saidOfEach && { endpoints: this.#saidOfEach }),
+        ...(scores && { scores: inShort(scores) }),
+      },
       latency: latency(),
     };
   }
+}
+
+/** Calls of each endpoint as reported before, or more. */
+function neverLess(before: Summary['endpoints'], now: Summary['endpoints']): Summary['endpoints'] {
+  if (now === undefined) return undefined;
+  const entries = Object.entries(now).map(([name, each]) => {
+    const said = before?.[name] ?? each;
+    const calls = Math.max(said.calls, each.calls);
+    return [name, { ...each, calls, rate_limited: Math.max(said.rate_limited, each.rate_limited) }];
+  });
+  return Object.fromEntries(entries);
 }
 
 export async function forgetRun(keyValue: Pick<KeyValue, 'remove'>, run: string, log: Logger): Promise<void> {

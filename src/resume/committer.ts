@@ -6,7 +6,7 @@ import type { FinishedSummary } from '../account/read-summary.js';
 import type { StepFacts } from '../account/steps.js';
 import { type CountedRow, fold, type Tally } from '../account/tally.js';
 import { advanced, beginTimeline, type RunningTotals, type Timeline } from '../account/timeline.js';
-import { added, COUNTERS, type Counters, highest } from '../core/counters.js';
+import { added, type Counters, highest, namesIn } from '../core/counters.js';
 import { UsageError } from '../core/errors.js';
 import { outputBytes, packingOf } from '../output/output-bytes.js';
 import { type FileId, fileAt, isSame, modeLike, modeOf } from '../output/plain-file.js';
@@ -43,7 +43,6 @@ export class Committer {
   #found = 0;
   #saved = { text: '', at: Number.NEGATIVE_INFINITY };
   /** Null before this process has written it. */
-  #endpoints: Manifest['endpoints'];
   #manifestFile: FileId | null = null;
 
   private constructor(
@@ -55,7 +54,6 @@ export class Committer {
   ) {
     this.#target = target;
     this.#manifest = manifest;
-    this.#endpoints = manifest.endpoints;
     this.#owed = manifest.unwritten;
     this.#workedBefore = Math.max(manifest.worked_ms, manifest.timeline?.until_ms ?? 0);
   }
@@ -158,8 +156,7 @@ export class Committer {
     }
     // Events and summaries only report what is on disk, so a crash takes nothing back.
     await this.#save(manifest.worked_ms, manifest);
-    // Calls may have ended meanwhile.
-    this.#manifest = { ...manifest, ...(this.#endpoints && { endpoints: this.#endpoints }) };
+    this.#manifest = manifest;
   }
 
   async opened(): Promise<void> {
@@ -221,7 +218,7 @@ export class Committer {
     const now = added(before, { ...own, repeated: own.repeated + twice });
     const { calls } = this.#manifest;
     this.count({
-      ...highest(COUNTERS, calls, now),
+      ...highest(namesIn({ ...calls, ...now }), calls, now),
       in_flight: Math.max(calls.in_flight, own.in_flight),
     });
   }
@@ -239,14 +236,6 @@ export class Committer {
   /** The run calls in the flex tier. Saved with the next write. @param now ms since 1970 */
   inFlex(now: number): void {
     if (this.#manifest.flex_since === undefined) this.#manifest = { ...this.#manifest, flex_since: now };
-  }
-
-  /** A call has ended at one of several endpoints. Saved with the next write. */
-  called(endpoint: string, isRefused: boolean): void {
-    const { calls = 0, rate_limited = 0 } = this.#endpoints?.[endpoint] ?? {};
-    const now = { calls: calls + 1, rate_limited: rate_limited + (isRefused ? 1 : 0) };
-    this.#endpoints = { ...this.#endpoints, [endpoint]: now };
-    this.#manifest = { ...this.#manifest, endpoints: this.#endpoints };
   }
 
   get timeline(): Timeline {

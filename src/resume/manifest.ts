@@ -5,7 +5,7 @@ import { stepFactsSchema } from '../account/steps.js';
 import { summarySchema } from '../account/summary.js';
 import { tallySchema } from '../account/tally.js';
 import { timelineSchema } from '../account/timeline.js';
-import { CALLS, eachOf } from '../core/counters.js';
+import { CALLS, type Counters, eachOf } from '../core/counters.js';
 import { errorCode, errorText, UsageError } from '../core/errors.js';
 import { parseJson } from '../core/json.js';
 import { isOfOtherVersion, readPlainFile } from '../output/plain-file.js';
@@ -77,14 +77,16 @@ const shape = z.object({
     .exactOptional(),
   /** Changes to the finished output to which this run adds rows; absent for any other run. */
   since: summarySchema.pick({ merged_review: true, retried: true }).exactOptional(),
-  calls: z.object({
-    ...eachOf(CALLS, () => count),
-    in_flight: z.int(),
-    prompt_tokens: z.int(),
-    completion_tokens: z.int(),
-  }),
-  /** Only of a job with several endpoints, by name: calls of this process's worker and its predecessors. */
-  endpoints: z.record(z.string(), z.object({ calls: count, rate_limited: count })).exactOptional(),
+  calls: z
+    .object({
+      ...eachOf(CALLS, () => count),
+      in_flight: z.int(),
+      prompt_tokens: z.int(),
+      completion_tokens: z.int(),
+    })
+    // Those of several endpoints.
+    .catchall(z.int())
+    .transform((calls): Counters => calls),
   /** When the run's first call in the flex tier was, in ms since 1970; absent before it, and in other tiers. */
   flex_since: count.exactOptional(),
   tally: tallySchema,
@@ -142,8 +144,8 @@ export const takenFrom = (summary: FinishedSummary) => ({
     in_flight: 0,
     prompt_tokens: summary.details.state.prompt_tokens,
     completion_tokens: summary.details.state.completion_tokens,
+    ...countersOf(summary.endpoints),
   },
-  ...(summary.endpoints && { endpoints: callsOf(summary.endpoints) }),
   tally: summary.details.tally,
   timeline: summary.details.timeline,
   since: {
@@ -152,9 +154,12 @@ export const takenFrom = (summary: FinishedSummary) => ({
   },
 });
 
-const callsOf = (endpoints: NonNullable<FinishedSummary['endpoints']>): Manifest['endpoints'] & object =>
+const countersOf = (endpoints: FinishedSummary['endpoints'] = {}): Partial<Counters> =>
   Object.fromEntries(
-    Object.entries(endpoints).map(([name, { calls, rate_limited }]) => [name, { calls, rate_limited }]),
+    Object.entries(endpoints).flatMap(([name, { calls, rate_limited }]) => [
+      [`sent@${name}`, calls],
+      [`rate_limited@${name}`, rate_limited],
+    ]),
   );
 
 /** For an output that was rewritten from the part file. */

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { invalidOf } from '../account/require.js';
 import type { Settings } from '../config/settings.js';
 import { steadyNow } from '../core/clock.js';
-import { COUNTERS, type Counters, eachOf, NO_CALLS } from '../core/counters.js';
+import { type Counters, eachOf, namesIn, NO_CALLS } from '../core/counters.js';
 import { errorCode, StopError } from '../core/errors.js';
 import { counted } from '../core/figures.js';
 import type { HaltReason } from '../core/halt.js';
@@ -137,10 +137,6 @@ class Engine {
       }),
       (event) => event.type === 'pulse' && heartbeat.tell(event),
       (event) => event.type === 'call ended' && this.#local?.sender.called(event.status),
-      (event) =>
-        event.type === 'call ended' &&
-        event.endpoint !== undefined &&
-        committer.called(event.endpoint, event.status === '429'),
       (event) => context.onEvent?.(event),
     );
   }
@@ -280,7 +276,7 @@ class Engine {
   /** What the counters of the ledger lack. Calls in flight are excluded: the ledger knows them by name. */
   #lacking(calls: Counters): Partial<Counters> {
     const { calls: known } = this.parts.committer.manifest;
-    return { ...eachOf(COUNTERS, (name) => known[name] - calls[name]), in_flight: 0 };
+    return { ...eachOf(namesIn(known), (name) => (known[name] ?? 0) - (calls[name] ?? 0)), in_flight: 0 };
   }
 
   /** Beside the final answer of each row; 0 when no row is asked again. */

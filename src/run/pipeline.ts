@@ -3,6 +3,7 @@ import { retryCommandFor } from '../account/retry-command.js';
 import { type StoredSummary, type SummaryParts, summarise } from '../account/summary.js';
 import type { Settings } from '../config/settings.js';
 import { within } from '../core/clock.js';
+import { type Counts, countsOfEach } from '../core/counters.js';
 import { count, counted } from '../core/figures.js';
 import { prepareStateDir } from '../core/folder.js';
 import type { HaltReason } from '../core/halt.js';
@@ -304,10 +305,7 @@ function summaryParts(
     calls: manifest.calls,
     prices: settings.prices,
     ...(settings.endpoints.length > 1 && {
-      byEndpoint: settings.endpoints.map(({ spec: { name }, prices }) => ({
-        ...{ name, prices, calls: 0, rate_limited: 0 },
-        ...manifest.endpoints?.[name],
-      })),
+      byEndpoint: endpointFigures(settings, manifest.calls),
     }),
     hasTiers: settings.flex !== null,
     hasGold: settings.gold !== null,
@@ -326,6 +324,15 @@ function summaryParts(
       prompt: askedText(settings),
     },
   };
+}
+
+function endpointFigures({ endpoints }: Settings, calls: Counts): NonNullable<SummaryParts['byEndpoint']> {
+  const names = endpoints.map(({ spec }) => spec.name);
+  const counts = countsOfEach(names, calls);
+  return endpoints.map(({ spec: { name }, prices }) => ({
+    ...{ name, prices, calls: 0, rate_limited: 0 },
+    ...counts[name],
+  }));
 }
 
 const limitsOf = ({ limits, endpoint }: Settings): StoredSummary['details']['limits'] => ({

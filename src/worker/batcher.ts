@@ -48,7 +48,7 @@ interface PendingReservation {
 
 interface Batch {
   readonly settled: Settlement[];
-  readonly counts: Map<string, Partial<Record<keyof Counts, number>>>;
+  readonly counts: Map<string, { -readonly [name in keyof Counts]?: number }>;
   readonly asked: PendingReservation[];
   /** A call waits for this batch: write it as soon as the previous write ends. */
   readonly hurry: () => void;
@@ -146,7 +146,8 @@ export class Batcher {
     const ofRun = counts.get(run) ?? {};
     ofRun[name] = (ofRun[name] ?? 0) + by;
     counts.set(run, ofRun);
-    this.#totalsOf(run)[name] += by;
+    const totals = this.#totalsOf(run);
+    totals[name] = (totals[name] ?? 0) + by;
   }
 
   get outcomes(): number {

@@ -112,7 +112,9 @@ export class Caller {
       if (this.#tooLarge.size >= MOST_TOO_LARGE) this.#tooLarge.clear();
       this.#tooLarge.add(name);
     }
-    if (first?.kind === 'wait') this.access.batcher.count(chunk.run, 'rate_limited');
+    const { batcher, endpoint: named } = this.access;
+    if (first?.kind === 'wait') batcher.count(chunk.run, 'rate_limited');
+    if (first?.kind === 'wait' && named !== undefined) batcher.count(chunk.run, `rate_limited@${named}`);
 
     const refused = exchange.kind === 'response' && exchange.status >= 400 && first?.kind === 'final';
     if (!refused || rows.length === 1)
@@ -159,6 +161,7 @@ export class Caller {
     for (let key = keys.current(); key !== null; isAgain = true) {
       if (isAgain) batcher.count(of.run, 'retried');
       if (isAgain || !isCounted) batcher.count(of.run, 'sent');
+      if (name !== undefined) batcher.count(of.run, `sent@${name}`);
       const hadOlderLimit = endpoint.hasOlderLimit(request);
       if (++this.#inFlight > 1) this.#crowdedAt = steadyNow();
       let exchange: Exchange;

@@ -5,11 +5,13 @@ import type { Problem } from '../core/model.js';
 import { demandOf, type QueueDemand, type ServedQueues, unserved } from '../ops/demand.js';
 import { RUN_LOST_MS, readRuns, readWorkers } from '../ops/heartbeat.js';
 import { WorkerHeartbeatSender } from '../ops/heartbeat-sender.js';
-import { queuesOf, serviceQueue } from '../queue/names.js';
-import type { ServiceAccess } from '../service/endpoint.js';
+import { queueOfSet, queuesOf, serviceQueue } from '../queue/names.js';
+import type { ServedEndpoint, ServiceAccess } from '../service/endpoint.js';
+import type { Several } from '../service/endpoint-spec.js';
 import type { Store } from '../store/store.js';
 import { Batcher } from './batcher.js';
 import type { CallEnded } from './caller.js';
+import type { Served } from './lanes.js';
 import { ChunkWorker, type WorkerContext } from './worker.js';
 
 /** Time between two reads of the run heartbeats, in ms; jittered, so that a fleet spreads its reads. */
@@ -21,13 +23,55 @@ const LOOK_TIMEOUT_MS = 10_000;
 /** A queue without a run is left after this time, in ms. */
 const IDLE_MS = 60_000;
 
-interface FleetWorkerOptions extends ServiceAccess {
+/** What a worker calls for a queue. Comes from its own side: no beat or entry decides where a key goes. */
+export interface FleetService extends ServedQueues {
+  readonly servedFor: (want: QueueDemand) => Pick<Served, 'endpoints' | 'set' | 'route'>;
+}
+
+/** Serves all jobs with one endpoint at this address. @param deployments null means all */
+export function serviceAt(
+  access: ServiceAccess,
+  deployments: FleetService['deployments'] = null,
+): FleetService {
+  const servedFor: FleetService['servedFor'] = ({ deployment, limits }) => {
+    const quota = {
+      requestsPerMinute: limits.requests_per_minute,
+      tokensPerMinute: limits.tokens_per_minute,
+    };
+    return { endpoints: [{ ...access, name: deployment, deployment, quota }], route: 'balance' };
+  };
+  const has: FleetService['has'] = (queue, deployment) => queue === serviceQueue(deployment, access.address);
+  return { has, deployments, servedFor };
+}
+
+/** The endpoints of a job. */
+export interface ServedJob {
+  readonly set: Several<Parameters<typeof queueOfSet>[0][number]>;
+  /** Those whose keys the worker has. */
+  readonly endpoints: Several<ServedEndpoint>;
+  readonly route: Served['route'];
+}
+
+/** Serves these jobs, and all others with the same endpoints. */
+export function serviceOf(jobs: readonly ServedJob[]): FleetService {
+  const byQueue = new Map(jobs.map((job) => [queueOfSet(job.set, false), job]));
+  return {
+    has: (queue) => byQueue.has(queue),
+    deployments: null,
+    servedFor: ({ queue }) => {
+      const job = byQueue.get(queue);
+      if (job === undefined) throw new Error(`not served: ${queue}`);
+      return job;
+    },
+  };
+}
+
+interface FleetWorkerOptions {
   readonly store: Store;
+  readonly service: FleetService;
   readonly concurrency: number;
   /** Most calls at once before the first are answered. */
   readonly untilAnswered: number;
-  /** Null means all. */
-  readonly deployments: ReadonlySet<string> | null;
   readonly log: Logger;
   readonly say: (line: string) => void;
   /** Called with the reason when this process cannot call any more. */
@@ -44,7 +88,7 @@ interface Hand {
   wantedAt: number;
 }
 
-/** Works for every live run with this worker's address: a chunk worker for each queue, one limit for all. */
+/** Works for every live run with this worker's endpoints: a chunk worker for each queue, one limit for all. */
 export class FleetWorker {
   readonly #hands = new Map<string, Hand>();
   /** Workers finishing their last calls. */
@@ -52,17 +96,15 @@ export class FleetWorker {
   readonly #slots: LimitFunction;
   readonly #batcher: Batcher;
   readonly #heartbeat: WorkerHeartbeatSender;
-  readonly #served: ServedQueues;
   #timer: NodeJS.Timeout | null = null;
   #closing: Promise<void> | null = null;
-  #elsewhere = 0;
+  #told = '';
   #othersAt = Number.NEGATIVE_INFINITY;
 
   constructor(private readonly options: FleetWorkerOptions) {
-    const { store, log, concurrency, address, deployments } = options;
+    const { store, log, concurrency } = options;
     this.#slots = pLimit(concurrency);
     this.#batcher = new Batcher(store.ledger, log);
-    this.#served = { queueOf: (deployment) => serviceQueue(deployment, address), deployments };
     this.#heartbeat = new WorkerHeartbeatSender({
       keyValue: store.keyValue,
       log,
@@ -102,11 +144,11 @@ export class FleetWorker {
   }
 
   async #look(): Promise<void> {
-    const { store, log } = this.options;
+    const { store, log, service } = this.options;
     try {
       const runs = await within(LOOK_TIMEOUT_MS, store.keyValue.list('run', RUN_LOST_MS));
       const seen = readRuns(runs);
-      const { wanted, elsewhere } = demandOf(seen, this.#served);
+      const { wanted, elsewhere } = demandOf(seen, service);
       if (this.#closing === null) this.#meet(wanted, performance.now());
       for (const { beat } of seen)
         this.#hands.get(beat.queue)?.worker.setOnline(beat.run, beat.online === true);
@@ -121,19 +163,18 @@ export class FleetWorker {
   }
 
   /** A run that nobody works for usually has a wrong address, here or there. */
-  async #tellOf(queues: readonly string[], now: number): Promise<void> {
-    if (queues.length === 0 || now - this.#othersAt < OTHERS_MS) return;
+  async #tellOf(others: Parameters<typeof unserved>[0], now: number): Promise<void> {
+    if (others.length === 0 || now - this.#othersAt < OTHERS_MS) return;
     this.#othersAt = now;
     const beats = await within(LOOK_TIMEOUT_MS, this.options.store.keyValue.list('worker'));
-    const elsewhere = unserved(queues, readWorkers(beats)).length;
-    if (elsewhere !== this.#elsewhere && elsewhere > 0) {
-      this.options.say(
-        elsewhere === 1
-          ? '1 run waits for workers of another address'
-          : `${elsewhere} runs wait for workers of another address`,
-      );
-    }
-    this.#elsewhere = elsewhere;
+    const waiting = unserved(others, readWorkers(beats));
+    const several = waiting.filter((each) => each.several).length;
+    const lines = [
+      waitingFor(waiting.length - several, 'another address'),
+      waitingFor(several, 'several endpoints: start `promptmill work --job` with the job file'),
+    ].flat();
+    if (lines.join() !== this.#told) for (const line of lines) this.options.say(line);
+    this.#told = lines.join();
   }
 
   #meet(wanted: readonly QueueDemand[], now: number): void {
@@ -162,13 +203,7 @@ export class FleetWorker {
   }
 
   #hire(want: QueueDemand): ChunkWorker {
-    const { address, keys, store, concurrency, untilAnswered, log, onStop, times } = this.options;
-    const { deployment, limits } = want;
-    const quota = {
-      requestsPerMinute: limits.requests_per_minute,
-      tokensPerMinute: limits.tokens_per_minute,
-    };
-    const endpoint = { name: deployment, deployment, address, keys, quota };
+    const { service, store, concurrency, untilAnswered, log, onStop, times } = this.options;
     const onCall = ({ type, ...call }: CallEnded): void => {
       this.#heartbeat.called(call.status);
       log.debug(call, type);
@@ -177,7 +212,7 @@ export class FleetWorker {
     const queueOf = queuesOf(false);
     const context = { name, queueOf, store, concurrency, untilAnswered, log, onStop, onCall, times };
     const shared = { slots: this.#slots, batcher: this.#batcher };
-    return new ChunkWorker({ ...context, ...shared }, { ...want, endpoints: [endpoint], route: 'balance' });
+    return new ChunkWorker({ ...context, ...shared }, { ...want, ...service.servedFor(want) });
   }
 
   #dismiss(worker: ChunkWorker): void {
@@ -187,6 +222,9 @@ export class FleetWorker {
     this.#leaving.add(left);
   }
 }
+
+const waitingFor = (runs: number, what: string): string[] =>
+  runs === 0 ? [] : [`${runs === 1 ? '1 run waits' : `${runs} runs wait`} for workers of ${what}`];
 
 const sameLimits = (a: QueueDemand, b: QueueDemand): boolean =>
   JSON.stringify(a.limits) === JSON.stringify(b.limits);

@@ -41,6 +41,8 @@ export interface CallContext extends Omit<CallAccess, keyof ServiceAccess> {
 export interface Served {
   readonly queue: string;
   readonly endpoints: Several<ServedEndpoint>;
+  /** All endpoints of the queue, if other workers may have keys for more of them. @default `endpoints` */
+  readonly set?: readonly Pick<ServedEndpoint, 'name' | 'deployment'>[];
   /** `in_order`: a row goes to an endpoint only if those before it are no use, or it has waited for a second. */
   readonly route: 'balance' | 'in_order';
   readonly limits: Pick<QueueDemand['limits'], 'token_estimate' | 'prompts_per_request' | 'chunk_size'>;
@@ -412,12 +414,16 @@ export class Route {
   readonly lanes: Several<Lane>;
   readonly #looking: NodeJS.Timeout | null;
 
-  /** @param onPause told when no lane may call, with the time until one may, in ms */
+  /**
+   * @param onPause told when no lane may call, with the time until one may, in ms
+   * @param isPart whether other workers may call endpoints of the job that this one cannot
+   */
   constructor(
     private readonly context: CallContext,
     endpoints: Several<ServedEndpoint>,
     private readonly served: Pick<Served, 'limits' | 'answered' | 'route'>,
     private readonly onPause: PacerParts['onPause'],
+    readonly isPart = false,
   ) {
     // Whatever one of them does with its calls, the others have some left.
     const { length } = endpoints;
@@ -486,7 +492,7 @@ export class Route {
 
   /** @returns why the run must stop, in all their words, as no other lane is left; null when it goes on */
   stop(lane: Lane, problem: Problem): Problem | null {
-    if (this.lanes.length === 1) return problem;
+    if (this.lanes.length === 1 && !this.isPart) return problem;
     lane.stop(ofEndpoint(problem));
     if (this.#going.length > 0) {
       // The others may be in a pause, which was none of the whole queue so far.
@@ -516,15 +522,18 @@ export class Route {
 /** The routes of a worker: to the endpoints of its queue, and to those asked last for rows whose answers did not fit. */
 export class Lanes {
   readonly own: Route;
+  readonly #context: CallContext;
   readonly #others = new Map<string, Route>();
 
   /** @param onPause when no endpoint of the queue may be called */
   constructor(
-    private readonly context: CallContext,
+    context: CallContext,
     private readonly served: Served,
     onPause: PacerParts['onPause'],
   ) {
-    this.own = new Route(context, served.endpoints, served, onPause);
+    const { endpoints, set = endpoints } = served;
+    this.#context = { ...context, tellsEndpoint: set.length > 1 };
+    this.own = new Route(this.#context, endpoints, served, onPause, endpoints.length < set.length);
   }
 
   get all(): readonly Lane[] {
@@ -535,23 +544,22 @@ export class Lanes {
     return [...this.#others.values()].flatMap(({ lanes }) => lanes);
   }
 
-  /** To one of the endpoints, or to another deployment at the address of the only one. */
-  to(deployment: string): Route {
+  /**
+   * To one of the endpoints, or to another deployment at the address of the only one.
+   * @returns null for one that this worker has no key for
+   */
+  to(deployment: string): Route | null {
     const known = this.#others.get(deployment);
     if (known !== undefined) return known;
-    const { context, served } = this;
-    const several = served.endpoints.length > 1;
+    const { served } = this;
+    const several = this.#context.tellsEndpoint;
     // The quota in the job is that of its own deployment.
     const quota = { requestsPerMinute: null, tokensPerMinute: null };
     const other = { ...served.endpoints[0], name: deployment, deployment, quota };
-    const endpoint = served.endpoints.find(({ name }) => several && name === deployment) ?? other;
+    const endpoint = several ? served.endpoints.find(({ name }) => name === deployment) : other;
+    if (endpoint === undefined) return null;
     // The entries of its rows are delayed one by one.
-    const route = new Route(
-      { ...context, tellsEndpoint: several },
-      [endpoint],
-      { ...served, answered: true },
-      async () => {},
-    );
+    const route = new Route(this.#context, [endpoint], { ...served, answered: true }, async () => {});
     this.#others.set(deployment, route);
     return route;
   }

@@ -141,8 +141,12 @@ export class Visit {
         rows.filter((row) => !isEscalated(row)),
         lanes.own,
       );
-      if (chunk.asks?.deployment && escalated.length > 0)
-        await this.#send(escalated, lanes.to(chunk.asks.deployment));
+      if (chunk.asks?.deployment && escalated.length > 0) {
+        const last = lanes.to(chunk.asks.deployment);
+        if (last !== null) await this.#send(escalated, last);
+        // A worker with its key may take the entry.
+        else this.#laterMs = Math.max(this.#laterMs, LATER_MS);
+      }
       rows = chunk.rows.filter(({ row }) => this.#again.delete(row));
     }
     await heldElsewhere;
@@ -321,7 +325,10 @@ export class Visit {
       log.info({ run: chunk.run, attempt, ...failure.problem }, 'a call failed');
 
     const fates = rows.map((row, i) =>
-      fateOf(verdicts[i], row, { asking, attempt, hold: chunk.hold, elsewhere }),
+      fateOf(verdicts[i], row, {
+        ...{ asking, attempt, hold: chunk.hold },
+        elsewhere: elsewhere || this.host.lanes.own.isPart,
+      }),
     );
     this.#goOn(rows, fates, isDown, lane, elsewhere);
     const settled = rows.map((row, i) => this.#settlement(row, this.#name, this.#at(fates[i], lane)));
@@ -333,7 +340,8 @@ export class Visit {
     if (chunk.budget !== null) budgets.wake(chunk);
     if (problem === null) return;
     await this.host.stop(chunk, this.#named(problem, lane));
-    this.#wanted = false;
+    // The rows of a part's last endpoint go back to the queue.
+    if (!this.host.lanes.own.isPart) this.#wanted = false;
   }
 
   /** Notes how the rows of a call go on. */

@@ -90,6 +90,8 @@ export class ChunkWorker implements Host {
   readonly #online = new Set<string>();
   #closing: Promise<void> | null = null;
   #isLeaving = false;
+  /** Ends a pause of this process alone. */
+  #rest: NodeJS.Timeout | undefined;
 
   constructor(
     private readonly context: WorkerContext,
@@ -289,6 +291,7 @@ export class ChunkWorker implements Host {
   async #leave(): Promise<void> {
     this.#isLeaving = true;
     clearInterval(this.#clock);
+    clearTimeout(this.#rest);
     for (const { pacer } of this.lanes.all) pacer.close();
     // BullMQ's own close waits forever while the store is away (fault 46).
     await within(GRACE_MS, this.#worker.close()).catch((error) =>
@@ -329,12 +332,14 @@ export class ChunkWorker implements Host {
     }
   }
 
-  /** Its endpoints are ours, and no other. */
-  #serves({ endpoints }: Chunk): boolean {
-    const own = this.served.endpoints;
-    const isOwn = (each: EndpointSpec): boolean =>
-      own.some(({ name, deployment }) => name === each.name && deployment === each.deployment);
-    return endpoints.length === own.length && endpoints.every(isOwn);
+  /** Its endpoints are those of the queue, each once, also the one asked last. */
+  #serves({ endpoints, asks }: Chunk): boolean {
+    const { set = this.served.endpoints } = this.served;
+    const isIn = ({ name, deployment }: Pick<EndpointSpec, 'name' | 'deployment'>): boolean =>
+      endpoints.some((each) => name === each.name && deployment === each.deployment);
+    const isLastIn =
+      set.length === 1 || !asks?.deployment || set.some(({ name }) => name === asks.deployment);
+    return endpoints.length === set.length && set.every(isIn) && isLastIn;
   }
 
   isStopped(chunk: Chunk): boolean {
@@ -359,7 +364,9 @@ export class ChunkWorker implements Host {
       case 'done':
         return;
       case 'wait':
-        throw new RateLimitError();
+        if (!this.lanes.own.isPart) throw new RateLimitError();
+        this.#restFor(this.waitingMs);
+        break;
       case 'retry':
         throw new Error(
           `${end.rows} of ${chunk.rows.length} rows to be tried again: ${end.codes.join(', ')}`,
@@ -370,9 +377,10 @@ export class ChunkWorker implements Host {
         if (chunk.tier !== undefined && this.isOnline(chunk.run)) await this.#promote();
         throw new DelayedError();
       case 'left':
-        if (!held.isLost) await job.moveToWait(token);
-        throw new WaitingError();
+        break;
     }
+    if (!held.isLost) await job.moveToWait(token);
+    throw new WaitingError();
   }
 
   /**
@@ -380,19 +388,33 @@ export class ChunkWorker implements Host {
    * runs of one state directory share their pauses but not their queues.
    */
   async #keepEntries(ms: number): Promise<void> {
+    if (this.lanes.own.isPart) return this.#restFor(ms);
     await this.#queue
       .rateLimit(ms)
       .catch((error) => this.context.log.debug({ err: error }, 'the queue refused to pause'));
   }
 
+  /** Workers with keys for other endpoints of the queue go on. */
+  #restFor(ms: number): void {
+    if (ms <= 0 || this.#isLeaving) return;
+    clearTimeout(this.#rest);
+    void this.#worker.pause(true);
+    this.#rest = setTimeout(() => {
+      this.#rest = undefined;
+      if (!this.#isLeaving) void this.#worker.resume();
+    }, ms);
+  }
+
   /**
    * Nothing can succeed until a person fixes the cause: tells the run's collector, wherever it is. This
-   * process stops calling, unless the fault is that of another process's run.
+   * process stops calling, unless the fault is that of another process's run. If it has only some of the run's
+   * endpoints, it leaves the run to workers with the others.
    */
   async stop(chunk: ChunkAt, problem: Problem): Promise<void> {
     const { store, ownRun } = this.context;
     const { run, execution } = chunk;
-    if (problem.code === 'budget' || (OF_THE_RUN.has(problem.code) && run !== ownRun)) {
+    const { isPart } = this.lanes.own;
+    if (problem.code === 'budget' || (OF_THE_RUN.has(problem.code) && run !== ownRun && !isPart)) {
       await store.ledger.stop(run, execution, problem);
       this.#stopped.add(executionOf(chunk));
       return;
@@ -401,7 +423,7 @@ export class ChunkWorker implements Host {
     for (const { pacer } of this.lanes.all) pacer.close();
     this.context.onStop(problem);
     await this.#worker.pause(true);
-    await store.ledger.stop(run, execution, problem);
+    if (!isPart) await store.ledger.stop(run, execution, problem);
   }
 
   /**
@@ -412,10 +434,10 @@ export class ChunkWorker implements Host {
   beforeCall(): void {
     const most = this.context.concurrency + 1;
     if (this.lanes.own.line.pendingCount > 0 || this.#leases.size < this.#worker.concurrency) return;
-    if (this.#isLeaving || this.#worker.concurrency >= most) return;
+    if (this.#isLeaving || this.#rest !== undefined || this.#worker.concurrency >= most) return;
     this.#worker.concurrency++;
     void this.#worker.pause(true).then(() => {
-      if (!this.#isLeaving) void this.#worker.resume();
+      if (!this.#isLeaving && this.#rest === undefined) void this.#worker.resume();
     });
   }
 }

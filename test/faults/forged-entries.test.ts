@@ -2,7 +2,7 @@ import { Queue } from 'bullmq';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import './figures.js';
 import { type Chunk, type ChunkData, encodeChunk } from '../../src/queue/chunk.js';
-import { queueName } from '../../src/queue/names.js';
+import { queueName, queueOfSet } from '../../src/queue/names.js';
 import type { Store } from '../../src/store/store.js';
 import { runBeat } from '../ops/samples.js';
 import { Workplace } from '../support/promptmill.js';
@@ -174,6 +174,66 @@ describeEachStore(
       expectAnswered(calls, left.stderr, 'forged-for-work');
       // Two beats name a queue of another address; the worker tells of them, and takes nothing there.
       expect(left.stderr).toContain('wait for workers of another address');
+      task.meta.fault = { rows: ROWS, calls };
+    });
+
+    it('fault 58: gets no call at an endpoint that the job file of the worker does not have so', async ({
+      task,
+    }) => {
+      const place = (name: string, baseUrl: string) => ({
+        ...{ name, deployment: `d-${name}`, address: { baseUrl, segment: 'openai' } },
+      });
+      const file = work.job(
+        {
+          service: {
+            endpoints: [
+              { name: 'west', base_url: elsewhere.url, deployment: 'd-west', key: 'WEST_KEY' },
+              { name: 'east', base_url: service.url, deployment: 'd-east', key: 'EAST_KEY' },
+            ],
+          },
+          input: { path: work.rows(ROWS) },
+          output: { path: `${store().kind}-set.csv` },
+        },
+        'set.yaml',
+      );
+      const [spec] = sound().endpoints;
+      const west = { ...spec, name: 'west', deployment: 'd-west' };
+      const east = { ...spec, name: 'east', deployment: 'd-east' };
+      const forged: Record<string, Chunk['endpoints']> = {
+        'lacks-one': [east],
+        'has-one-twice': [east, east],
+        'another-name': [{ ...west, name: 'forged' }, east],
+        'another-deployment': [west, { ...east, deployment: 'forged' }],
+        'one-too-many': [west, east, { ...east, name: 'forged' }],
+      };
+      const opened = await store().open();
+      const queue = new Queue(
+        queueOfSet([place('west', elsewhere.url), place('east', service.url)], false),
+        { connection: opened.connectionFor('queue') },
+        opened.backendFactory,
+      );
+      for (const [name, endpoints] of Object.entries(forged))
+        await queue.add('chunk', encodeChunk({ ...sound(), endpoints }), { jobId: `set-${name}` });
+      const asks = { answer: { kind: 'text' as const }, again: 0, prompt: null, deployment: 'forged' };
+      const last = encodeChunk({ ...sound(), endpoints: [west, east], asks });
+      await queue.add('chunk', last, { jobId: 'set-asks-another-last' });
+      await queue.close();
+      await opened.close();
+      const before = service.requests.length;
+      const { PROMPTMILL_BASE_URL: _, ...ofStore } = env();
+      const worker = work.start(['work', '--job', file, '--log-level', 'warn'], {
+        ...ofStore,
+        EAST_KEY: 'a-key-for-tests-only',
+      });
+      const { code, stderr } = await work.run(['run', file, '--no-work'], ofStore);
+      worker.process.kill('SIGTERM');
+      const left = await worker.ended;
+      expect(code, stderr).toBe(0);
+      const calls = service.requests.length - before;
+      expect(calls).toBe(ROWS);
+      expect(elsewhere.connections()).toBe(0);
+      for (const name of [...Object.keys(forged), 'asks-another-last'])
+        expect(left.stderr, name).toContain(`set-${name}`);
       task.meta.fault = { rows: ROWS, calls };
     });
   },

@@ -5,8 +5,12 @@ import { serviceQueue } from '../../src/queue/names.js';
 import { runBeat, workerBeat } from './samples.js';
 
 const address = { baseUrl: 'https://here.example', segment: 'openai' };
-const place: ServedQueues = { queueOf: (deployment) => serviceQueue(deployment, address), deployments: null };
-const HERE = place.queueOf('lm-35');
+const queueOf = (deployment: string): string => serviceQueue(deployment, address);
+const place: ServedQueues = {
+  has: (queue, deployment) => queue === queueOf(deployment),
+  deployments: null,
+};
+const HERE = queueOf('lm-35');
 
 const demand = (beats: readonly (readonly [RunHeartbeat, number])[], where: ServedQueues = place) =>
   demandOf(
@@ -56,14 +60,27 @@ describe('what the board wants of a worker', () => {
   it('leaves out runs of other addresses, and tells those that nobody works for', () => {
     const there = runBeat({ queue: serviceQueue('lm-35', { ...address, baseUrl: 'https://there.example' }) });
     const { wanted, elsewhere } = demand([[there, 0]]);
-    expect({ wanted, elsewhere }).toEqual({ wanted: [], elsewhere: [there.queue] });
+    expect({ wanted, elsewhere }).toEqual({
+      wanted: [],
+      elsewhere: [{ queue: there.queue, several: false }],
+    });
     const busy = workerBeat({
       queues: [
         { queue: there.queue, deployment: 'lm-35', concurrency: 1, in_flight: 1, waiting: null, quota: null },
       ],
     });
-    expect(unserved(elsewhere, [{ beat: workerBeat(), ageMs: 0 }])).toEqual([there.queue]);
+    expect(unserved(elsewhere, [{ beat: workerBeat(), ageMs: 0 }])).toEqual(elsewhere);
     expect(unserved(elsewhere, [{ beat: busy, ageMs: 0 }])).toEqual([]);
+  });
+
+  it('is told apart for runs with several endpoints', () => {
+    const { summary } = runBeat();
+    const endpoints = { west: { calls: 0, rows: 0, usage: summary.usage, cost: null, rate_limited: 0 } };
+    const of = { ...summary, endpoints, deployment: 'd-west, d-east' };
+    const set = runBeat({ queue: 'of-the-set', summary: of });
+    const jobs: ServedQueues = { has: (queue) => queue === 'of-the-set', deployments: null };
+    expect(demand([[set, 0]])).toEqual({ wanted: [], elsewhere: [{ queue: 'of-the-set', several: true }] });
+    expect(demand([[set, 0]], jobs).wanted.map(({ queue }) => queue)).toEqual(['of-the-set']);
   });
 
   it('fault 58: is a queue whose name it computes, whatever a forged beat says', () => {
@@ -74,11 +91,9 @@ describe('what the board wants of a worker', () => {
     ]);
     expect(found.wanted).toEqual([]);
     expect(found.elsewhere).toHaveLength(2);
-    const consistent = runBeat({ queue: place.queueOf('../../lm-35'), summary: forged });
-    expect(demand([[consistent, 0]]).wanted.map(({ queue }) => queue)).toEqual([
-      place.queueOf('../../lm-35'),
-    ]);
-    expect(place.queueOf('../../lm-35')).toMatch(/^promptmill-[\w.-]+$/);
+    const consistent = runBeat({ queue: queueOf('../../lm-35'), summary: forged });
+    expect(demand([[consistent, 0]]).wanted.map(({ queue }) => queue)).toEqual([queueOf('../../lm-35')]);
+    expect(queueOf('../../lm-35')).toMatch(/^promptmill-[\w.-]+$/);
   });
 
   it('is the same queue with a slash at the end of the address', () => {

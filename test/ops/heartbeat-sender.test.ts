@@ -96,7 +96,9 @@ it('what a run says of its calls never falls, over a kill and a resume either', 
   const keyValue = {
     put: async (_folder: string, _name: string, text: string) => {
       last = text;
-      said.push(JSON.parse(text).summary.calls);
+      const { calls, endpoints } = JSON.parse(text).summary;
+      expect(endpoints.west.calls).toBe(calls.sent);
+      said.push(calls);
     },
     get: async (_folder: string, name: string) => {
       asked.push(name);
@@ -122,7 +124,9 @@ it('what a run says of its calls never falls, over a kill and a resume either', 
         beyond: 0,
         summary: () => {
           const { summary } = runBeat({ run });
-          return { ...summary, calls: { ...summary.calls, sent, repeated: 0 } };
+          const { usage } = summary;
+          const endpoints = { west: { calls: sent, rows: 0, usage, cost: null, rate_limited: 0 } };
+          return { ...summary, calls: { ...summary.calls, sent, repeated: 0 }, endpoints };
         },
         latency: () => null,
       },

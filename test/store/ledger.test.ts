@@ -70,6 +70,18 @@ describeEachStore('the ledger', (underTest) => {
     expect((await ledger.progress(run, [])).stop).toEqual({ code: 'c', message: text });
   });
 
+  test('calls of several endpoints are counted by name, and begin with what the run had', async () => {
+    await ledger.open(run, 1, 0, { ...NO_CALLS, sent: 5, 'sent@west': 2, 'rate_limited@west': 1 });
+    await record(ledger, [], count({ sent: 2, 'sent@west': 1, 'sent@e-1.b_c': 1 }));
+    await record(ledger, [], count({ 'sent@e-1.b_c': 3, 'rate_limited@west': 1 }));
+    const expected = { 'sent@west': 3, 'rate_limited@west': 2, 'sent@e-1.b_c': 4 };
+    expect(await calls()).toEqual({ ...NO_CALLS, sent: 7, ...expected });
+    await ledger.open(run, 2, 0, { ...NO_CALLS, 'sent@west': 100 });
+    expect(await calls()).toEqual({ ...NO_CALLS, sent: 7, ...expected });
+    await ledger.close(run);
+    expect(await calls()).toEqual(NO_CALLS);
+  });
+
   test('the first outcome of a row wins, and a later one is counted as repeated', async () => {
     await ledger.open(run, 1, 0, NO_CALLS);
     await record(ledger, [entry(run, 1, 1, 'first')], count({ sent: 1 }));

@@ -21,17 +21,18 @@ export function startFleetWorkerProcess(options: Omit<WorkerProcessOptions, 'chu
   const { queue, service, concurrency, lockMs } = options;
   return startChild(`
     const { openStore } = await import(${module('store/open.js')});
-    const { FleetWorker } = await import(${module('worker/fleet-worker.js')});
+    const { FleetWorker, serviceAt } = await import(${module('worker/fleet-worker.js')});
     const { KeyRing } = await import(${module('service/keys.js')});
     const { createLog } = await import(${module('commands/log.js')});
 
     const store = await openStore(${JSON.stringify(queue)}, { stateDir: '/dev/null/never', onWarning: () => {} });
     const worker = new FleetWorker({
       store,
-      address: { baseUrl: ${JSON.stringify(service)}, segment: 'openai' },
-      keys: new KeyRing(['a-key-for-tests-only']),
+      service: serviceAt({
+        address: { baseUrl: ${JSON.stringify(service)}, segment: 'openai' },
+        keys: new KeyRing(['a-key-for-tests-only']),
+      }),
       concurrency: ${concurrency},
-      deployments: null,
       log: createLog('silent'),
       say: (line) => console.log(line),
       onStop: (problem) => console.log('stopped: ' + problem.message),

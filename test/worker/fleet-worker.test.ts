@@ -6,7 +6,7 @@ import { serviceQueue } from '../../src/queue/names.js';
 import { KeyRing } from '../../src/service/keys.js';
 import { openStore } from '../../src/store/open.js';
 import type { Store } from '../../src/store/store.js';
-import { FleetWorker } from '../../src/worker/fleet-worker.js';
+import { FleetWorker, serviceAt } from '../../src/worker/fleet-worker.js';
 import { runBeat } from '../ops/samples.js';
 import { haveRedis, type Server, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
@@ -58,10 +58,8 @@ describe.runIf(haveRedis())('a worker of a fleet', () => {
     const logged: string[] = [];
     const worker = new FleetWorker({
       store,
-      address,
-      keys: new KeyRing(['a-key-for-tests-only']),
+      service: serviceAt({ address, keys: new KeyRing(['a-key-for-tests-only']) }),
       ...{ concurrency: 8, untilAnswered: 8 },
-      deployments: null,
       log: pino({ level: 'info' }, { write: (line) => logged.push(line) }),
       say: (line) => said.push(line),
       onStop: ({ message }) => said.push(`stopped: ${message}`),

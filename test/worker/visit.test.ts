@@ -61,8 +61,8 @@ class MemoryLedger {
   }
 
   #add(counts: Partial<Counters>): void {
-    const sums: Record<string, number> = { ...this.calls };
-    for (const [name, by] of Object.entries(counts)) sums[name] = (sums[name] ?? 0) + by;
+    const sums: Record<string, number | undefined> = { ...this.calls };
+    for (const [name, by = 0] of Object.entries(counts)) sums[name] = (sums[name] ?? 0) + by;
     this.calls = { ...this.calls, ...sums };
   }
 }

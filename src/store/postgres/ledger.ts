@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { COUNTERS, type Counts, inOrder, NO_COUNTS } from '../../core/counters.js';
+import { COUNTERS, type Counts, inOrder, isOfEndpoint, NO_COUNTS } from '../../core/counters.js';
 import type { CalledOutcome } from '../../core/model.js';
 import {
   type Answer,
@@ -59,6 +59,7 @@ export class PostgresLedger implements Ledger {
     const { rows } = await this.sql.query<{ open: boolean }>(statements.OPEN, [
       ...head,
       ...inOrder(calls ?? NO_COUNTS),
+      ofEndpoints(calls ?? NO_COUNTS),
     ]);
     return rows[0]?.open ?? false;
   }
@@ -80,6 +81,7 @@ export class PostgresLedger implements Ledger {
       written.map(({ atLeast }) => atLeast.prompt_tokens),
       written.map(({ atLeast }) => atLeast.completion_tokens),
       ...COUNTERS.map((name) => written.map(({ counts }) => counts[name])),
+      written.map(({ counts }) => ofEndpoints(counts)),
       settled.map(({ run }) => run),
       settled.map(({ first }) => first),
       settled.map(({ row }) => row),
@@ -126,6 +128,7 @@ export class PostgresLedger implements Ledger {
     const { rows } = await this.sql.query<{
       counts: Record<string, number>;
       calls: Counts;
+      of_endpoints: Partial<Counts>;
       in_flight: number;
       opened: boolean;
       stop: string | null;
@@ -134,7 +137,7 @@ export class PostgresLedger implements Ledger {
     if (found === undefined) throw new Error('a SELECT without FROM has one row');
     return {
       counts: firsts.map((first) => found.counts[first] ?? 0),
-      calls: { ...found.calls, in_flight: found.in_flight },
+      calls: { ...found.calls, ...found.of_endpoints, in_flight: found.in_flight },
       opened: found.opened,
       stop: found.stop === null ? null : JSON.parse(found.stop),
     };
@@ -171,6 +174,10 @@ export class PostgresLedger implements Ledger {
     this.#cache.end(run);
   }
 }
+
+/** As JSON. */
+const ofEndpoints = (counts: Counts): string =>
+  JSON.stringify(Object.fromEntries(Object.entries(counts).filter(([name]) => isOfEndpoint(name))));
 
 const byRow = (kept: readonly Kept[]): Map<number, CalledOutcome> =>
   new Map(kept.map(({ row, outcome }) => [Number(row), JSON.parse(outcome)]));

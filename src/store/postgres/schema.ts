@@ -16,7 +16,7 @@ const NAMES = ['run', 'calls', 'outcome', 'flight', 'board'];
 /**
  * The ledger's tables. `calls` has one row per writer, so that the workers of a fleet wait for each other's
  * commits only where a budget or `hold` decides; the collector seeds the counters in row `''`. `written`
- * holds the numbers of that writer's last writes. `flight` has rows with open calls and the names of these,
+ * holds the numbers of that writer's last writes, `of_endpoints` the counters of several endpoints by name. `flight` has rows with open calls and the names of these,
  * in the order reserved. An `outcome` with `asks` above 0 is interim: its row was asked that often.
  */
 const TABLES = `
@@ -33,6 +33,7 @@ CREATE TABLE IF NOT EXISTS promptmill.calls (
   run text NOT NULL,
   writer text NOT NULL,
   ${COUNTERS.map((name) => `${name} bigint NOT NULL`).join(', ')},
+  of_endpoints jsonb NOT NULL DEFAULT '{}',
   written bigint[] NOT NULL DEFAULT '{}',
   seen_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (run, writer)

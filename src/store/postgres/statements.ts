@@ -10,7 +10,16 @@ const parameters = (from: number, type: string): string =>
 
 const isUnknown = (outcome: string): string => `strpos(${outcome}, '${UNKNOWN_TEXT}') > 0`;
 
-/** $1 run, $2 execution, $3 committed, $4 lease in ms, $5 may seed, $6 count lost calls, $7… counters */
+/** Name by name. Most writes count nothing of endpoints. */
+const sumOf = (a: string, b: string): string => `CASE WHEN ${b} = '{}' THEN ${a} ELSE (
+  SELECT jsonb_object_agg(name, n) FROM (
+    SELECT name, sum(n::bigint) AS n
+    FROM (SELECT * FROM jsonb_each_text(${a}) UNION ALL SELECT * FROM jsonb_each_text(${b})) AS each (name, n)
+    GROUP BY name
+  ) AS sums
+) END`;
+
+/** $1 run, $2 execution, $3 committed, $4 lease in ms, $5 may seed, $6 count lost calls, $7… counters, those of endpoints */
 export const OPEN = `
 WITH before AS MATERIALIZED (
   SELECT execution < $2::integer AND $6::boolean AS lost FROM promptmill.run WHERE run = $1
@@ -27,8 +36,8 @@ WITH before AS MATERIALIZED (
   WHERE r.execution <= excluded.execution
   RETURNING r.run, r.committed
 ), seed AS (
-  INSERT INTO promptmill.calls (run, writer, ${NAMES})
-  SELECT run, '', ${parameters(7, 'bigint')} FROM head
+  INSERT INTO promptmill.calls (run, writer, ${NAMES}, of_endpoints)
+  SELECT run, '', ${parameters(7, 'bigint')}, $${7 + COUNTERS.length}::jsonb FROM head
   ON CONFLICT (run, writer) DO UPDATE SET seen_at = now()
 ), lost AS (
   DELETE FROM promptmill.flight AS f USING head, before
@@ -66,6 +75,7 @@ const PARAMETERS = [
   ['prompt_at_least', 'bigint[]'],
   ['completion_at_least', 'bigint[]'],
   ...COUNTERS.map((name) => [`add_${name}`, 'bigint[]']),
+  ['add_of_endpoints', 'jsonb[]'],
   // What is settled, one per row.
   ['s_runs', 'text[]'],
   ['s_firsts', 'bigint[]'],
@@ -186,12 +196,14 @@ BEGIN
       WHERE f.run = w.run AND f.row = w.row AND w.others NOT IN ('{}', w.calls)
         AND NOT EXISTS (SELECT FROM kept AS k WHERE k.run = w.run AND k.row = w.row AND k.asks = 0)
     ), counted AS (
-      INSERT INTO promptmill.calls AS c (run, writer, ${NAMES}, written)
+      INSERT INTO promptmill.calls AS c (run, writer, ${NAMES}, of_endpoints, written)
       SELECT n.run, by_writer, ${COUNTERS.map((name) => (name === 'repeated' ? REPEATED : `n.${name}`)).join(', ')},
-        ARRAY[write_number]
-      FROM unnest(runs, ${COUNTERS.map((name) => `add_${name}`).join(', ')}) AS n (run, ${NAMES})
+        n.of_endpoints, ARRAY[write_number]
+      FROM unnest(runs, ${COUNTERS.map((name) => `add_${name}`).join(', ')}, add_of_endpoints)
+        AS n (run, ${NAMES}, of_endpoints)
       ON CONFLICT (run, writer) DO UPDATE SET
         ${COUNTERS.map((name) => `${name} = c.${name} + excluded.${name}`).join(', ')},
+        of_endpoints = ${sumOf('c.of_endpoints', 'excluded.of_endpoints')},
         written = (c.written || excluded.written)[greatest(1, cardinality(c.written) - 62):],
         seen_at = now()
       WHERE NOT c.written @> excluded.written
@@ -332,6 +344,10 @@ SELECT
   (SELECT json_build_object(
     ${COUNTERS.map((name) => `'${name}', coalesce(sum(${name}), 0)`).join(', ')}
   ) FROM promptmill.calls WHERE run = $1) AS calls,
+  (SELECT coalesce(json_object_agg(name, n), '{}') FROM (
+    SELECT name, sum(n::bigint) AS n
+    FROM promptmill.calls, jsonb_each_text(of_endpoints) AS each (name, n) WHERE run = $1 GROUP BY name
+  ) AS sums) AS of_endpoints,
   (SELECT count(*)::integer FROM promptmill.flight WHERE run = $1) AS in_flight,
   EXISTS (SELECT FROM promptmill.calls WHERE run = $1 AND writer = '') AS opened,
   (SELECT stop FROM promptmill.run WHERE run = $1) AS stop

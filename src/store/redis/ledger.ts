@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
-import { COUNTERS, type Counts, eachOf, inOrder, NO_COUNTS } from '../../core/counters.js';
+import { added, type Counts, NO_COUNTS, namesIn } from '../../core/counters.js';
 import { errorText, UsageError } from '../../core/errors.js';
 import type { CalledOutcome } from '../../core/model.js';
 import {
@@ -34,7 +34,8 @@ type Written = readonly [
 
 type Progressed = readonly [
   seeded: number,
-  calls: readonly (string | null)[],
+  /** Names and values, one after the other. */
+  calls: readonly string[],
   stop: string | null,
   inFlight: number,
   counts: readonly number[],
@@ -60,7 +61,7 @@ export class RedisLedger implements Ledger {
     const keys = ['head', 'calls', 'chunks', 'stop', 'flight', 'interim'].map((name) => key(run, name));
     const { leaseMs, outcomeTtlMs } = this.times;
     const times = [leaseMs, outcomeTtlMs, calls === null ? 0 : 1, isLostRepeated ? 1 : 0];
-    const seed = inOrder(calls ?? NO_COUNTS);
+    const seed = entriesOf(calls ?? NO_COUNTS).flat();
     this.#cache.begin(run);
     const reply = await this.#eval(OPEN, keys, [rows(run), execution, committed, ...times, ...seed]);
     if (reply !== OTHER_VERSION) return reply === 1;
@@ -119,10 +120,9 @@ export class RedisLedger implements Ledger {
     const keys = ['calls', 'stop', 'flight'].map((name) => key(run, name));
     const reply = await this.#eval(PROGRESS, keys, [rows(run), ...firsts]);
     const [seeded, calls, stop, inFlight, counts] = reply as Progressed;
-    const found = eachOf(COUNTERS, (name) => Number(calls[COUNTERS.indexOf(name)] ?? 0));
     return {
       counts,
-      calls: { ...found, in_flight: inFlight },
+      calls: { ...countsIn(calls), in_flight: inFlight },
       opened: seeded === 1,
       stop: stop === null ? null : JSON.parse(stop),
     };
@@ -180,6 +180,14 @@ export class RedisLedger implements Ledger {
   }
 }
 
+const entriesOf = (counts: Counts): (readonly [name: string, value: number])[] =>
+  namesIn(counts).map((name) => [name, counts[name] ?? 0]);
+
+function countsIn(calls: readonly string[]): Counts {
+  const known = calls.flatMap((name, i) => (i % 2 === 0 ? [[name, Number(calls[i + 1])] as const] : []));
+  return added(NO_COUNTS, { ...NO_COUNTS, ...Object.fromEntries(known) });
+}
+
 function hashOf(script: string): string {
   let hash = HASHES.get(script);
   if (hash === undefined) {
@@ -194,7 +202,7 @@ const HASHES = new Map<string, string>();
 function batchText({ settled, counts, reservations, atLeast }: Omit<RunBatch, 'run' | 'changes'>): string {
   return JSON.stringify([
     [atLeast.prompt_tokens, atLeast.completion_tokens],
-    inOrder(counts),
+    entriesOf(counts).filter(([, by]) => by !== 0),
     settled.map(({ first, row, call, interim }) => [first, row, call ?? '', ...(interim ? [interim] : [])]),
     reservations.map(({ first, execution, call, hold, looks, bounds, rows }) => [
       first,

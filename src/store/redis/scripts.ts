@@ -1,4 +1,3 @@
-import { COUNTERS } from '../../core/counters.js';
 import { OWN_CALL, UNKNOWN_TEXT } from '../ledger.js';
 
 /**
@@ -7,7 +6,7 @@ import { OWN_CALL, UNKNOWN_TEXT } from '../ledger.js';
  * Keys of a run, all in one slot of a cluster:
  * - `head`: hash of `v`, the version of all these keys, `execution`, `committed` and `until`, the end of the
  *   lease in the server's ms
- * - `calls`: hash of the counters, `seeded`, and `writes`, the number of writes so far
+ * - `calls`: hash of the counters, those of endpoints included, `seeded`, and `writes`, the number of writes so far
  * - `chunks`: sorted set of the first rows of chunks that have outcomes
  * - `written`: sorted set of the ids of the last writes, oldest first
  * - `stop`: why the run must stop
@@ -18,8 +17,6 @@ import { OWN_CALL, UNKNOWN_TEXT } from '../ledger.js';
  * The first write of every script frees memory. A full server refuses scripts that begin with
  * another write (fault 34); what is paid for must get in, and what is on disk must get out, or it stays full.
  */
-
-const NAMES = `{${COUNTERS.map((name) => `'${name}'`).join(', ')}}`;
 
 export const NOW = `
 local time = redis.call('TIME')
@@ -38,7 +35,7 @@ const VERSION = '1';
 /** Reply of OPEN for a run of another version. */
 export const OTHER_VERSION = 2;
 
-/** KEYS head calls chunks stop flight interim; ARGV prefix execution committed lease ttl seeds lost counter… */
+/** KEYS head calls chunks stop flight interim; ARGV prefix execution committed lease ttl seeds lost, name and value of each counter… */
 export const OPEN = `${NOW}
 local head, calls, chunks, stop = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local execution, committed = tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -73,9 +70,7 @@ ${dropWritten('KEYS[6]')}
 redis.call('HSET', head, 'v', '${VERSION}', 'execution', execution, 'committed', committed, 'until', now + ARGV[4])
 redis.call('PEXPIRE', head, ARGV[5])
 if redis.call('HSETNX', calls, 'seeded', 1) == 1 then
-  for i, name in ipairs(${NAMES}) do
-    redis.call('HINCRBY', calls, name, ARGV[7 + i])
-  end
+  for i = 8, #ARGV, 2 do redis.call('HINCRBY', calls, ARGV[i], ARGV[i + 1]) end
   redis.call('PEXPIRE', calls, ARGV[5])
 end
 return 1
@@ -151,9 +146,7 @@ if isNew then
       end
     end
   end
-  for i, name in ipairs(${NAMES}) do
-    if counts[i] ~= 0 then redis.call('HINCRBY', calls, name, counts[i]) end
-  end
+  for _, each in ipairs(counts) do redis.call('HINCRBY', calls, each[1], each[2]) end
   if repeated > 0 then redis.call('HINCRBY', calls, 'repeated', repeated) end
 elseif #settled > 0 then
   isKept = 0
@@ -242,9 +235,9 @@ return {totals, answers, isKept}
 export const PROGRESS = `
 local counts = {}
 for i = 2, #ARGV do counts[i - 1] = redis.call('HLEN', ARGV[1] .. ARGV[i]) end
-local calls = redis.call('HMGET', KEYS[1], unpack(${NAMES}))
 return {
-  redis.call('HEXISTS', KEYS[1], 'seeded'), calls, redis.call('GET', KEYS[2]), redis.call('HLEN', KEYS[3]), counts
+  redis.call('HEXISTS', KEYS[1], 'seeded'), redis.call('HGETALL', KEYS[1]),
+  redis.call('GET', KEYS[2]), redis.call('HLEN', KEYS[3]), counts
 }
 `;
 
