@@ -147,7 +147,16 @@ export function logLevelOf(value: string): LogLevel {
 
 export type RecordSettings = Pick<
   Settings,
-  'operation' | 'endpoints' | 'answer' | 'output' | 'reuse' | 'answerSource' | 'parameters' | 'rowParameters'
+  | 'operation'
+  | 'endpoints'
+  | 'gold'
+  | 'goldMap'
+  | 'answer'
+  | 'output'
+  | 'reuse'
+  | 'answerSource'
+  | 'parameters'
+  | 'rowParameters'
 >;
 
 /** Writers and readers must use the same options: an input column named like a result is renamed. */
@@ -155,6 +164,7 @@ export function recordOptions(job: RecordSettings): RecordedJob {
   const { output, parameters } = job;
   return {
     spec: job.answer,
+    goldMap: job.gold !== null && job.goldMap !== null ? { column: job.gold, map: job.goldMap } : undefined,
     answer: answerReader(job.answer),
     select: output.columns ?? undefined,
     formulas: output.formulas,
