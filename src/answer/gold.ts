@@ -4,6 +4,7 @@ import { canonical, exactOr, isObject, valueText } from '../core/json.js';
 import type { Answer, Json, Row } from '../core/model.js';
 import { nearest } from '../core/nearest.js';
 import { type AnswerReader, answerReader } from './answer.js';
+import { answersIn, type GoldMap } from './gold-map.js';
 import { NONE, namesOf, SEPARATOR } from './label-answer.js';
 import { LabelIndex } from './label-index.js';
 import { numberReader, rangeText } from './number-answer.js';
@@ -47,23 +48,25 @@ const hasSame = (list: readonly Json[], other: readonly Json[]): boolean =>
 interface GoldJob {
   /** `answer.gold`: the column with the right answers; null for none. */
   readonly gold: string | null;
+  readonly goldMap: GoldMap | null;
   readonly answer: AnswerSpec;
 }
 
 /**
  * Reads the right answers of rows. A cell holds nothing but a label, by any of its names, in any case, with
  * any white space, `_` or `-` between words. Several labels are written as in the output, `a;b` or `none`, or
- * as a list. Numbers are read like answers. Gold for JSON is JSON, in a cell or in the row itself.
+ * as a list. Numbers are read like answers. Gold for JSON is JSON, in a cell or in the row itself. With a map a
+ * cell holds one of its values.
  * @param input its name in messages
  * @returns reads a row, null for an empty cell; null for a job without gold. It throws UsageError
  *   `gold_invalid` for a cell that cannot be an answer
  */
 export function goldReader(
-  { gold: column, answer }: GoldJob,
+  { gold: column, goldMap, answer }: GoldJob,
   input: string,
 ): ((row: Row) => Gold | null) | null {
   if (column === null) return null;
-  const read = goldCell(answer);
+  const read = goldCell(answer, goldMap);
   return ({ fields, problem, line }) => {
     const cell = fields.get(column) ?? null;
     const gold = problem === undefined ? read(cell) : null;
@@ -77,13 +80,20 @@ export function goldReader(
 }
 
 /**
- * @returns null for an empty cell; what is wrong with an invalid one: `has the text "x", which is no label`
+ * @param map what the cells stand for. @default they are answers
+ * @returns null for an empty cell, and for one that has no place in the map; what is wrong with an invalid one:
+ *   `has the text "x", which is no label`
  */
-export function goldCell(answer: AnswerSpec): (cell: Json) => Gold | string | null {
+export function goldCell(
+  answer: AnswerSpec,
+  map: GoldMap | null = null,
+): (cell: Json) => Gold | string | null {
   const read = cellReader(answer);
+  const mapped = map && answersIn(map, read);
   return (cell) => {
     const text = valueText(cell);
     if (text.trim() === '') return null;
+    if (mapped !== null) return mapped(text) ?? null;
     const gold = read(cell);
     return typeof gold === 'string' ? `has ${excerpt(text)}, which ${gold}` : gold;
   };
@@ -93,7 +103,8 @@ type LabelSpec = Extract<AnswerSpec, { kind: 'labels' }>;
 
 type CellReader = (cell: Json) => Gold | string;
 
-function cellReader(answer: AnswerSpec): CellReader {
+/** @returns reads an answer as people write it, or says what the text is not: `is no label` */
+export function cellReader(answer: AnswerSpec): CellReader {
   switch (answer.kind) {
     case 'labels':
       return labelGold(answer);

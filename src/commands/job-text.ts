@@ -6,6 +6,7 @@ import { settle } from '../config/settings.js';
 import { UsageError } from '../core/errors.js';
 import { valueText } from '../core/json.js';
 import { shellWord } from '../core/started.js';
+import { knownFormatOf } from '../output/format.js';
 import { compileTemplate, type TemplateInput } from '../prompt/template.js';
 import { loadTokenizer } from '../prompt/tokens.js';
 import { escapeControls, words } from '../render/terminal-text.js';
@@ -131,7 +132,8 @@ function textOf(job: NewJob): string {
     ...answerLines(answer),
     '',
     'output:',
-    `  ${field({ path: output })} # every column of the input, then what was answered`,
+    `  ${field({ path: output })}`,
+    ...columnLines(job),
     '',
     'limits:',
     '  concurrency: auto # calls in flight at once; a number is the most',
@@ -203,13 +205,36 @@ function answerLines(answer: NewJobAnswer): string[] {
     return [
       'answer:',
       `  labels: ${inLine(answer.labels)} # case, spaces and a full stop do not matter`,
-      '  # gold: a column with the right answers, where they are known; the summary then has scores',
+      '  # gold: column_with_the_right_answers # or { column: Rating, map: { ANSWER: [4, 5] } }; the summary then has scores',
       '  # confidence: logprobs # a column says how sure the model is',
     ];
   }
   return [
     '# A JSON Schema: each top-level property is a column of the output. An answer that does not fit is counted as invalid.',
     stringify({ answer: { json: answer.json } }, { lineWidth: 0 }).trimEnd(),
+  ];
+}
+
+/** What a person wants to see in a spreadsheet. JSONL keeps everything. */
+function columnLines({ answer, output }: NewJob): string[] {
+  if (knownFormatOf(output)?.hasHeader !== true) return [];
+  // Without it, which answers of JSON are invalid is not known.
+  const code = answer !== null && 'json' in answer ? ['error_code'] : [];
+  const columns = [
+    ...[
+      'input',
+      'answer',
+      'evidence',
+      'status',
+      'prompt_filtered',
+      'completion_filtered',
+      ...code,
+      'error_message',
+    ],
+  ];
+  return [
+    `  columns: ${inLine(columns)}`,
+    '  # Without this line the output also has the text, tokens, the content filter by category, model and times of each call.',
   ];
 }
 

@@ -3,7 +3,7 @@ import { GoldCounter } from '../account/gold-tally.js';
 import { LEAST_ANSWERED } from '../account/require.js';
 import { type Scores, scoresOf } from '../account/scores.js';
 import { saysRight } from '../answer/gold.js';
-import { type RecordSettings, recordOptions, type Settings } from '../config/settings.js';
+import { type RecordSettings, recordOptions } from '../config/settings.js';
 import { UsageError } from '../core/errors.js';
 import { valueText } from '../core/json.js';
 import { type OutputRecord, outputAt, type RecordedJob, readOutput } from '../output/reader.js';
@@ -32,7 +32,7 @@ export interface ScoreReport {
   readonly notes: readonly string[];
 }
 
-export type ScoredJob = RecordSettings & Pick<Settings, 'gold'>;
+export type ScoredJob = RecordSettings;
 
 const THRESHOLDS = [0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95];
 const TARGETS = [0.9, 0.95, 0.99];

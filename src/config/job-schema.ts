@@ -1,4 +1,6 @@
 import * as z from 'zod';
+import { cellReader } from '../answer/gold.js';
+import { type GoldMap, goldMapOf, keyOf } from '../answer/gold-map.js';
 import { schemaProblems } from '../answer/json-answer.js';
 import { SEPARATOR } from '../answer/label-answer.js';
 import { sentSchema } from '../answer/sent-schema.js';
@@ -183,12 +185,34 @@ const requireSchema = z
       'when the first rows are below it.',
   );
 
+const goldValue = z.union([z.string(), z.number(), z.boolean()]);
+
 const answerShared = {
-  gold: text
+  gold: z
+    .union(
+      [
+        text,
+        z.strictObject({
+          column: text.describe('The column of the input.'),
+          map: z
+            .record(
+              z.string(),
+              z.union([goldValue, z.array(goldValue).min(1)], 'must be a value or a list of values'),
+            )
+            .optional()
+            .describe(
+              'Answer → the values of the column that stand for it: { positive: [4, 5], negative: [1, 2] }. A row with another value ' +
+                'has no right answer. Default: the column holds answers.',
+            ),
+        }),
+      ],
+      'must be the name of a column, or a group with column and map',
+    )
     .optional()
     .describe(
       'Column of the input with the right answer, where it is known: an answer as the job has them, or JSON with some of the ' +
-        'properties. The summary then has scores. The column may be empty, and is not sent unless the prompt names it.',
+        'properties; or a column with values that stand for answers, and the map of them. The summary then has scores. The column may be ' +
+        'empty, and is not sent unless the prompt names it.',
     ),
   require: requireSchema,
   send_schema: z
@@ -607,6 +631,25 @@ function abstainProblems({ answer }: Pick<ConfidenceParts, 'answer'>) {
   return message ? [problem('answer.abstain', message, answer.abstain)] : [];
 }
 
+function goldProblems({ answer }: Pick<ConfidenceParts, 'answer'>) {
+  const gold = answer?.gold;
+  if (answer === undefined || typeof gold !== 'object' || gold.map === undefined) return [];
+  const at = (message: string, name?: string, input?: unknown) => ({
+    ...{ path: ['answer', 'gold', 'map', ...(name === undefined ? [] : [name])], message, input },
+  });
+  if ('json' in answer)
+    return [at('needs labels or a number: JSON is compared as it is', undefined, gold.map)];
+  const read = cellReader(answerSpec(answer));
+  const owners = new Map<string, string>();
+  return goldMapOf(gold.map).flatMap(([cell, name]) => {
+    const right = read(name);
+    if (typeof right === 'string') return [at(right, name)];
+    const before = owners.get(keyOf(cell)) ?? name;
+    owners.set(keyOf(cell), before);
+    return before === name ? [] : [at(`has a value that ${JSON.stringify(before)} has, too`, name, cell)];
+  });
+}
+
 function scoreProblems({ answer }: Pick<ConfidenceParts, 'answer'>) {
   return (['accuracy', 'f1'] as const).flatMap((name) => {
     const input = answer?.require[name];
@@ -815,6 +858,7 @@ const jobFileSchema = z
     for (const found of [
       ...endpointProblems(value),
       ...(issues.length > 0 ? [] : operationProblems(value)),
+      ...(issues.length > 0 ? [] : goldProblems(value)),
       ...scoreProblems(value),
       ...needProblems(value),
       ...confidenceProblems(value),
@@ -891,7 +935,7 @@ export const jobSchema = jobFileSchema.transform((file) => {
     answerSource: onInvalid !== null || votes !== undefined,
     /** Requirements for the answers; `null` when the answer is free text. May change between executions. */
     require: answer?.require ?? null,
-    gold: answer?.gold ?? null,
+    ...goldOf(answer),
     output: { ...output, columns: output.columns ?? null },
     limits: {
       concurrency: limits.concurrency,
@@ -937,6 +981,15 @@ const sumOfAll = (quotas: readonly (number | null)[]): number | null =>
 /** A plain number counts failures. */
 const mostUnanswered = (most: JobFile['limits']['stop_after_failures']) =>
   typeof most === 'number' ? { failures: most } : (most ?? {});
+
+function goldOf(answer: JobFile['answer']): {
+  readonly gold: string | null;
+  readonly goldMap: GoldMap | null;
+} {
+  const { gold = null } = answer ?? {};
+  if (gold === null || typeof gold === 'string') return { gold, goldMap: null };
+  return { gold: gold.column, goldMap: gold.map === undefined ? null : goldMapOf(gold.map) };
+}
 
 /** Null for an empty budget. */
 function budgetOf({

@@ -150,6 +150,8 @@ export type RecordSettings = Pick<
   | 'operation'
   | 'endpoints'
   | 'flex'
+  | 'gold'
+  | 'goldMap'
   | 'answer'
   | 'output'
   | 'reuse'
@@ -163,6 +165,7 @@ export function recordOptions(job: RecordSettings): RecordedJob {
   const { output, parameters } = job;
   return {
     spec: job.answer,
+    goldMap: job.gold !== null && job.goldMap !== null ? { column: job.gold, map: job.goldMap } : undefined,
     answer: answerReader(job.answer),
     select: output.columns ?? undefined,
     formulas: output.formulas,

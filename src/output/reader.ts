@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { ABSTAINED, answerReader, REFUSED } from '../answer/answer.js';
 import { type Gold, goldCell } from '../answer/gold.js';
+import type { GoldMap } from '../answer/gold-map.js';
 import type { AnswerSpec } from '../core/answer-spec.js';
 import { UsageError } from '../core/errors.js';
 import { exactOr, isObject, valueText } from '../core/json.js';
@@ -48,6 +49,8 @@ export interface RecordedJob extends Omit<Parameters<typeof recordLayout>[0], 'i
   readonly formulas: 'protect' | 'raw';
   /** Input columns of the records → their names there. @default unknown */
   readonly inputs?: ReadonlyMap<string, string>;
+  /** What the cells of `answer.gold` stand for. @default they are answers */
+  readonly goldMap?: { readonly column: string; readonly map: GoldMap } | undefined;
 }
 
 const TEXT: AnswerSpec = { kind: 'text' };
@@ -91,7 +94,9 @@ export class RecordReader {
   readonly valuesIn: (record: Buffer) => RecordValues;
   readonly isCsv: boolean;
   readonly answers: readonly string[];
+  /** An answer, as people write it. */
   readonly goldIn: (cell: Json) => Gold | string | null;
+  readonly mappedGoldIn: (cell: Json) => Gold | string | null;
   /** Labels with a recorded confidence, and the CSV columns that hold it. */
   readonly labels: readonly string[];
   readonly probabilities: readonly string[];
@@ -111,6 +116,7 @@ export class RecordReader {
     this.isCsv = output.format.hasHeader;
     this.answers = this.isCsv ? answerNames(job) : ['answer'];
     this.goldIn = goldCell(spec);
+    this.mappedGoldIn = job.goldMap ? goldCell(spec, job.goldMap.map) : this.goldIn;
     this.labels = answer.confidenceOf ?? [];
     this.probabilities = probabilityColumns(this.labels).map(({ name }) => name);
     this.asksConfidence = answer.confidenceOf !== undefined;
@@ -304,7 +310,9 @@ export class OutputRecord {
   gold(column: string): Gold | string | null | undefined {
     if (this.isUnreadable) return null;
     const cell = this.input(column);
-    return cell === undefined ? undefined : this.reader.goldIn(cell);
+    if (cell === undefined) return undefined;
+    const { goldIn, mappedGoldIn, job } = this.reader;
+    return (job.goldMap?.column === column ? mappedGoldIn : goldIn)(cell);
   }
 
   /** The missing columns without which the answer is unknown. */

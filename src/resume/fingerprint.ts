@@ -41,7 +41,9 @@ function partsOf(settings: Settings): Record<string, unknown> {
     // Only when used, so that an unused part needs no value.
     ...(output.probabilities && { 'output.probabilities': true }),
     ...(reuse.dedupe && { 'input.dedupe': true }),
-    ...(settings.gold !== null && { 'answer.gold': settings.gold }),
+    ...(settings.gold !== null && {
+      'answer.gold': settings.goldMap ? [settings.gold, settings.goldMap] : settings.gold,
+    }),
     // Without the second deployment: its name may be corrected while a run is unfinished.
     ...(settings.onInvalid !== null && {
       'answer.on_invalid': { ...settings.onInvalid, deployment: undefined },

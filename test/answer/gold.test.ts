@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { goldReader } from '../../src/answer/gold.js';
+import { goldMapOf } from '../../src/answer/gold-map.js';
 import type { AnswerSpec } from '../../src/core/answer-spec.js';
 import type { Json, Row } from '../../src/core/model.js';
 
@@ -18,7 +19,7 @@ const row = (value: Json | undefined, change: Partial<Row> = {}): Row => ({
 });
 
 function goldOf(answer: AnswerSpec, value: Json | undefined, change: Partial<Row> = {}) {
-  return goldReader({ gold: 'truth', answer }, 'rows.csv')?.(row(value, change));
+  return goldReader({ gold: 'truth', goldMap: null, answer }, 'rows.csv')?.(row(value, change));
 }
 
 function refusal(answer: AnswerSpec, value: Json): string {
@@ -61,7 +62,7 @@ describe('a gold label', () => {
   });
 
   it('is not looked for in a job without', () => {
-    expect(goldReader({ gold: null, answer: LABELS }, 'rows.csv')).toBeNull();
+    expect(goldReader({ gold: null, goldMap: null, answer: LABELS }, 'rows.csv')).toBeNull();
   });
 });
 
@@ -159,6 +160,38 @@ describe('gold for JSON', () => {
     expect(goldOf(answer, '[1, 2]')).toEqual({
       kind: 'json',
       values: [{ name: 'answer', place: 0, right: [1, 2] }],
+    });
+  });
+});
+
+describe('a map of gold', () => {
+  const map = (of: { readonly [answer: string]: Json }) => ({ gold: 'truth', goldMap: goldMapOf(of) });
+  const read = goldReader(
+    { ...map({ positive: [4, 5], self_harm: 'harm done' }), answer: LABELS },
+    'rows.csv',
+  );
+
+  it.each([
+    [4, 'Positive'],
+    ['5', 'Positive'],
+    [' 5.0 ', 'Positive'],
+    ['Harm Done', 'self_harm'],
+  ])('has %j stand for %s', (value, label) => {
+    expect(read?.(row(value))).toEqual({ kind: 'label', label });
+  });
+
+  it.each([[''], [3], ['positive'], ['4a']])(
+    'has no place for %j, whose row has no right answer',
+    (value) => {
+      expect(read?.(row(value))).toBeNull();
+    },
+  );
+
+  it('may stand for numbers', () => {
+    const answer: AnswerSpec = { kind: 'number', min: 1, max: 5 };
+    expect(goldReader({ ...map({ 5: 'great' }), answer }, 'rows.csv')?.(row('GREAT'))).toEqual({
+      kind: 'label',
+      label: '5',
     });
   });
 });

@@ -36,11 +36,20 @@ describe('promptmill init with options', () => {
         'Answer:',
       ].join('\n'),
       answer: { labels: ['positive', 'negative'] },
-      output: { path: 'out/reviews.csv' },
+      output: {
+        path: 'out/reviews.csv',
+        columns: [
+          ...['input', 'answer', 'evidence', 'status'],
+          ...['prompt_filtered', 'completion_filtered', 'error_message'],
+        ],
+      },
     });
     const checked = await work.call(['check', 'jobs/reviews.yaml']);
     expect(checked.code, checked.stderr).toBe(0);
     expect(checked.stderr).toContain('2 rows = 2 to send');
+    expect(checked.stderr).toMatch(
+      /columns +id, title, review, answer, status, prompt_filtered, completion_filtered,\s+error_message\n/,
+    );
   });
 
   it.each([
@@ -94,6 +103,7 @@ describe('promptmill init with options', () => {
     expect(job.input).toEqual({ path: 'in.jsonl' });
     expect(job.answer.json.properties).toEqual({ 'order: no': { type: ['string', 'null'] } });
     expect(job.output.path).toBe('found.csv');
+    expect(job.output.columns).toContain('error_code');
     expect((await work.call(['check', 'jobs/facts.yaml'])).code).toBe(0);
   });
 
@@ -115,6 +125,7 @@ describe('promptmill init with options', () => {
     work.write('batch.jsonl', '{"custom_id": "a", "body": {"prompt": "Say hello", "max_tokens": 3}}\n');
     expect((await work.call(['init', 'batch.jsonl', '--yes'])).code).toBe(0);
     expect(yaml('jobs/batch.yaml')).not.toHaveProperty('prompt');
+    expect(yaml('jobs/batch.yaml').output).toEqual({ path: 'out/batch.jsonl' });
     expect((await work.call(['check', 'jobs/batch.yaml'])).code).toBe(0);
   });
 

@@ -54,6 +54,23 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
     'answer: { json: { type: object }, gold: truth, require: { f1: 0.9 } }',
     'job.yaml:3: answer.require.f1 needs labels or a number: JSON has no F1, got 0.9',
   ],
+  [
+    'answer: { labels: [a, b], gold: { column: rating, map: { a: [4, 5], c: 1 } } }',
+    'job.yaml:3: answer.gold.map.c is no label; did you mean "a"?',
+  ],
+  [
+    'answer: { labels: [a, b], gold: { column: rating, map: { a: [4, 5], b: "4.0" } } }',
+    'job.yaml:3: answer.gold.map.b has a value that "a" has, too, got "4.0"',
+  ],
+  [
+    'answer: { labels: [a, b], gold: { column: rating, map: { a: null } } }',
+    'job.yaml:3: answer.gold.map.a is empty: give it a value, or remove the line',
+  ],
+  ['answer: { labels: [a, b], gold: { map: { a: 1 } } }', 'job.yaml:3: answer.gold.column is missing'],
+  [
+    'answer: { json: { type: object }, gold: { column: rating, map: { a: 1 } } }',
+    'job.yaml:3: answer.gold.map needs labels or a number: JSON is compared as it is',
+  ],
   ['answer: {}', 'job.yaml:3: answer must be a group with labels, number or json, got {}'],
   ['answer: { labels: [a, b], json: {} }', 'job.yaml:3: answer has json and labels: remove one of them'],
   [

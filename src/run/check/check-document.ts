@@ -1,4 +1,4 @@
-import { cost, count, duration } from '../../core/figures.js';
+import { cost, count, counted, duration } from '../../core/figures.js';
 import { adviceOn } from '../../render/advice.js';
 import { type Block, type Document, list, section, text } from '../../render/document.js';
 import type { CheckReport } from './check-report.js';
@@ -34,6 +34,7 @@ export function checkDocument(report: CheckReport): Document {
         report.mistakes.map((mistake) => text(mistake)),
       ),
       section('warnings', 'Warnings', report.warnings.flatMap(findingBlocks)),
+      section('gold', 'Right answers', goldBlocks(report)),
       section('tokens', 'Tokens', tokenBlocks(report)),
       section('duplicates', 'Duplicates', duplicateBlocks(report)),
       section('requests', 'Requests', [text(requests === 0 ? '' : count(requests))]),
@@ -111,6 +112,22 @@ function tokenBlocks(report: CheckReport): Block[] {
     ),
     text(`tokenizer ${tokens.tokenizer}${assumed}`),
     text(cacheableText(report)),
+  ];
+}
+
+/** `950 of 1,000 rows have one in "Rating"`, then how many of each, and what the map has no place for. */
+function goldBlocks({ gold, rows }: CheckReport): Block[] {
+  if (gold === undefined) return [];
+  const answers = Object.entries(gold.answers).map(([name, times]) => `${name} ${count(times)}`);
+  const unmapped = Object.entries(gold.unmapped).map(
+    ([value, times]) => `${JSON.stringify(value)} in ${counted(times, 'row')}`,
+  );
+  return [
+    text(`${count(gold.rows)} of ${count(rows.total)} rows have one in ${JSON.stringify(gold.column)}`),
+    list(answers, { most: MOST_COLUMNS }),
+    ...(unmapped.length === 0
+      ? []
+      : [text('no place in answer.gold.map:'), list(unmapped, { most: MOST_COLUMNS })]),
   ];
 }
 

@@ -16,6 +16,7 @@ import { type Plan, planRows } from '../plan.js';
 import { CHUNK_BYTES } from '../producer.js';
 import type { RunContext } from '../run-context.js';
 import { type CheckReport, type Counting, checkReport } from './check-report.js';
+import { GoldCount, type WithGold } from './gold-count.js';
 import { type Inspected, Inspection } from './inspection.js';
 
 /** No key, no address. */
@@ -83,8 +84,9 @@ async function inspect(
   settings: Settings,
   counting: Counting,
   context: CheckContext,
-): Promise<Inspected> {
+): Promise<Inspected & WithGold> {
   const { gold } = settings;
+  const golds = GoldCount.of(settings, settings.input.name);
   const inspection = new Inspection({
     count: promptCounter(loadTokenizer(counting.encoding), plan.requests.operation.overhead),
     contextWindow: counting.contextWindow,
@@ -105,9 +107,10 @@ async function inspect(
       if (row.number > input.total) break;
       context.halt.signal.throwIfAborted();
       inspection.add(row, rowRequest(row, plan.requests));
+      golds?.add(row);
       progress.update({ done: inspection.rows, failed: inspection.failing });
     }
-    return inspection.result();
+    return { ...inspection.result(), gold: golds?.result() ?? null };
   } finally {
     progress.stop();
   }

@@ -4,6 +4,7 @@ import type { Parameters } from '../../core/model.js';
 import { isRepeatable } from '../../prompt/reuse-keys.js';
 import type { Encoding } from '../../prompt/tokens.js';
 import { deploymentsOf } from '../../service/endpoint-spec.js';
+import type { GoldCounts, WithGold } from './gold-count.js';
 import type { Inspected, RenderedPrompt } from './inspection.js';
 import { assumed, costRange, EXACT, type Quote, quote, type Range, totalTokens } from './quote.js';
 
@@ -19,6 +20,8 @@ export interface CheckReport {
   readonly skipped: Inspected['skipped'];
   readonly problems: Inspected['problems'];
   readonly warnings: Inspected['warnings'];
+  /** Only of a job with `answer.gold`. */
+  readonly gold?: GoldCounts;
   /** What is valid but probably not meant, one sentence each. */
   readonly mistakes: readonly string[];
   readonly tokens: {
@@ -126,7 +129,7 @@ export function checkReport(
     readonly template: { readonly names: readonly string[]; readonly tokens: number } | null;
   },
   counting: Counting,
-  inspected: Inspected,
+  inspected: Inspected & WithGold,
 ): CheckReport {
   const { job, endpoint, endpoints, input, prices, parameters, answer, onInvalid, reuse, limits } = settings;
   const { tokens, duplicates, first_prompt: first } = inspected;
@@ -154,6 +157,7 @@ export function checkReport(
     skipped: inspected.skipped,
     problems: inspected.problems,
     warnings: inspected.warnings,
+    ...(inspected.gold && { gold: inspected.gold }),
     mistakes: surveyed.mistakes,
     tokens: {
       tokenizer: counting.encoding,

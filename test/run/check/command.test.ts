@@ -75,6 +75,22 @@ describe('promptmill check', () => {
     expect(stderr).toContain('1 without id: line 5');
   });
 
+  it('counts the right answers, and the values that have no place among them', async () => {
+    work.write('gold.csv', 'note,rating\nfine,5\nbad,1\nso so,3\nwell,4.0\nno,\n');
+    const file = variant('gold', {
+      input: { path: 'gold.csv' },
+      prompt: '{{ note }}',
+      answer: { labels: ['good', 'poor'], gold: { column: 'rating', map: { good: [4, 5], poor: 1 } } },
+    });
+    const { stderr } = await check([file]);
+    expect(stderr).toMatch(
+      /right answers +3 of 5 rows have one in "rating"\n +good 2, poor 1\n +no place in answer.gold.map:\n +"3" in 1 row\n/,
+    );
+    expect(JSON.parse((await check([file, '--json'])).stdout).gold).toEqual({
+      ...{ column: 'rating', rows: 3, answers: { good: 2, poor: 1 }, unmapped: { 3: 1 } },
+    });
+  });
+
   it('shows the columns that the output will have, where the job chooses them', async () => {
     const columns = variant('columns', {
       output: { columns: ['input', 'answer', 'tokens', '-total_tokens'] },
