@@ -124,6 +124,7 @@ class Engine {
       refusal: () => store.health.refusal,
       unreadSince: () => committer.unreadSince,
       fleet: () => this.#fleet.seen,
+      workFile: settings.endpoints.length > 1 ? settings.jobFile : null,
     };
     this.#watchdog = new Watchdog(watched, manifest.rows, steadyNow());
     this.#events.readBy(

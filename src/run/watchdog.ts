@@ -1,5 +1,6 @@
 import { counted, duration } from '../core/figures.js';
 import type { Problem } from '../core/model.js';
+import { shellWord } from '../core/started.js';
 import { type Calling, clock, serviceWait } from '../pace/pauses.js';
 
 /** Milliseconds without an answer from the ledger (usually a few) after which the run reports it. */
@@ -37,6 +38,8 @@ interface WatchdogOptions {
   readonly worker: Watched | null;
   /** Null before the first heartbeats. @default unknown */
   readonly fleet?: () => Fleet | null;
+  /** The job file that its workers need, of a job with several endpoints. */
+  readonly workFile?: string | null;
   /** Milliseconds without an answered row after which the run gives up. */
   readonly giveUpMs: number;
   readonly timeoutMs: number;
@@ -87,7 +90,7 @@ export class Watchdog {
 
   /** Null while the run makes progress. */
   waiting(now: number): string | null {
-    const { worker, queue } = this.options;
+    const { worker, queue, workFile = null } = this.options;
     const refusal = this.options.refusal?.() ?? null;
     if (refusal !== null) return `waiting since ${clock(refusal.since)}: ${refusal.message}`;
     const unread = this.options.unreadSince?.() ?? null;
@@ -104,7 +107,7 @@ export class Watchdog {
       );
     const fleet = this.options.fleet?.() ?? null;
     if (fleet?.workers === 0 && idle > SILENT_MS)
-      return `no worker listens; start one with: promptmill work --queue ${queue}`;
+      return `no worker listens; start one with: promptmill work${workFile === null ? '' : ` --job ${shellWord(workFile)}`} --queue ${queue}`;
     if (idle <= IDLE_MS) return null;
     if (fleet !== null && fleet.workers > 0)
       return (
