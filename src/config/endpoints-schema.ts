@@ -159,7 +159,6 @@ export function endpointProblems({ service, limits, answer }: EndpointParts) {
   if (endpoints === undefined)
     return where('needs service.endpoints', { 'service.route': unless('balance', service.route) });
   const asked = answer?.on_invalid?.deployment;
-  const areOfOnePrice = new Set(endpoints.map(({ prices }) => JSON.stringify(prices))).size === 1;
   return [
     ...where('cannot stand beside service.endpoints: write it at each of them', {
       'service.deployment': service.deployment,
@@ -178,9 +177,6 @@ export function endpointProblems({ service, limits, answer }: EndpointParts) {
       : where(`must be one of service.endpoints: ${either(endpoints.map(({ name }) => name))}`, {
           'answer.on_invalid.deployment': asked,
         })),
-    ...where('cannot be kept with endpoints of different prices: use limits.budget.tokens', {
-      'limits.budget.cost': areOfOnePrice ? undefined : limits.budget?.cost,
-    }),
     ...endpoints.flatMap((each, i) => ofOne(each, i, endpoints)),
   ];
 }

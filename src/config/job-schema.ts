@@ -662,7 +662,7 @@ function scoreProblems({ answer }: Pick<ConfidenceParts, 'answer'>) {
   });
 }
 
-function needProblems({ answer, limits, prices, parameters, row_parameters }: JobParts) {
+function needProblems({ service, answer, limits, prices, parameters, row_parameters }: JobParts) {
   const { stop_after_failures: most, budget } = limits;
   const abstained = typeof most === 'object' ? most.abstained : undefined;
   const abstains = answer !== undefined && 'labels' in answer && answer.abstain_below !== undefined;
@@ -671,7 +671,7 @@ function needProblems({ answer, limits, prices, parameters, row_parameters }: Jo
     ...(abstained === undefined || abstains
       ? []
       : [problem('limits.stop_after_failures.abstained', 'needs answer.abstain_below', abstained)]),
-    ...(budget?.cost === undefined || prices !== undefined
+    ...(budget?.cost === undefined || prices !== undefined || service.endpoints?.every(({ prices }) => prices)
       ? []
       : [
           problem(
@@ -797,6 +797,7 @@ interface OperationParts extends Pick<ConfidenceParts, 'answer' | 'parameters' |
 }
 
 interface JobParts extends ConfidenceParts {
+  readonly service: z.output<typeof serviceSchema>;
   readonly limits: z.output<typeof limitsSchema>;
   readonly prices?: unknown;
 }

@@ -6,9 +6,11 @@ import { isMarked, marked } from '../output/output-name.js';
 import type { RecordedJob } from '../output/reader.js';
 import type { OriginColumn } from '../output/result-columns.js';
 import type { ReuseSettings } from '../prompt/reuse-keys.js';
-import { mapped } from '../service/endpoint-spec.js';
+import type { Budget } from '../pace/budget.js';
+import { mapped, type Several } from '../service/endpoint-spec.js';
 import { listedLogprobs } from '../service/parameters.js';
 import { formatNamed, formatOfName } from '../source/format.js';
+import type { JobEndpoint } from './endpoints-schema.js';
 import type { Environment } from './environment.js';
 import { type Concurrency, callsAtOnce, type NamedJob } from './job-schema.js';
 import { pricesOf } from './prices-file.js';
@@ -82,6 +84,8 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
     }),
     /** Null for a job without, and where those of its endpoints differ. */
     prices: isOneFor(endpoints) ? endpoints[0].prices : null,
+    /** As a budget counts. */
+    budgetPrices: budgetPrices(endpoints),
     endpoints,
     queue: flags.queue ?? env.queue,
     stateDir: env.stateDir,
@@ -102,6 +106,16 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
 
 const isOneFor = (endpoints: readonly { readonly prices: unknown }[]): boolean =>
   new Set(endpoints.map(({ prices }) => JSON.stringify(prices))).size === 1;
+
+function budgetPrices(endpoints: Several<JobEndpoint>): Pick<Budget, 'prices' | 'byEndpoint'> {
+  const all = endpoints.flatMap(({ spec: { name }, prices }) => (prices === null ? [] : [{ name, prices }]));
+  if (all.length < endpoints.length || isOneFor(endpoints)) return { prices: endpoints[0].prices };
+  const highest = (of: 'prompt' | 'completion') => Math.max(...all.map(({ prices }) => prices[of]));
+  return {
+    prices: { prompt: highest('prompt'), completion: highest('completion') },
+    byEndpoint: Object.fromEntries(all.map(({ name, prices }) => [name, prices])),
+  };
+}
 
 /**
  * Whole requests, as many as are called at once, at most about 100 rows. A larger chunk costs less in the

@@ -12,8 +12,10 @@ export interface Budget {
   readonly tokens: number | null;
   /** In the currency of the prices. */
   readonly cost: number | null;
-  /** Per 1,000 tokens. A job with a cost limit and no prices is refused. */
+  /** Per 1,000 tokens, the highest of all endpoints. A job with a cost limit and no prices is refused. */
   readonly prices: Prices | null;
+  /** By name, where they differ. */
+  readonly byEndpoint?: { readonly [name: string]: Prices } | undefined;
 }
 
 export const plus = (a: Tokens, b: Tokens): Tokens => ({
@@ -49,18 +51,26 @@ export function mostBilled(promptTokens: number, parameters: Parameters): Tokens
 }
 
 /**
- * Tokens of an answer in the ledger, which knows one price of prompts and one of completions: under a budget of money
- * alone, cached tokens and those of cheaper tiers count by their price.
+ * Tokens in the ledger, which knows one price of prompts and one of completions: under a budget of money alone, tokens
+ * that cost less (cached ones, those of cheaper tiers and endpoints) count by their price.
+ * @param endpoint its name
  */
-export function atPrice(usage: Usage, tier: string | undefined, budget: Budget | null): Tokens {
-  const { cached_tokens: tokens = 0, prompt_tokens, completion_tokens } = usage;
-  const { prompt = 0, cached = prompt } = budget?.prices ?? {};
-  const factor = factorOf(tier, budget?.prices ?? null);
-  if (budget?.tokens !== null || (factor === 1 && (tokens === 0 || prompt === 0))) return usage;
-  const cheaper = prompt === 0 ? 0 : tokens * (1 - cached / prompt);
+export function atPrice(
+  usage: Pick<Usage, keyof Tokens | 'cached_tokens'>,
+  tier: string | undefined,
+  budget: Budget | null,
+  endpoint: string,
+): Tokens {
+  const { cached_tokens: cached = 0, prompt_tokens, completion_tokens } = usage;
+  if (budget === null || budget.tokens !== null || budget.prices === null) return usage;
+  const { prices } = budget;
+  const own = budget.byEndpoint?.[endpoint] ?? prices;
+  const factor = factorOf(tier, own);
+  const share = (money: number, price: number): number => (price === 0 ? 1 : money / price) * factor;
+  const cheaper = own.prompt === 0 ? 0 : cached * (1 - (own.cached ?? own.prompt) / own.prompt);
   return {
-    prompt_tokens: Math.ceil((prompt_tokens - cheaper) * factor),
-    completion_tokens: Math.ceil(completion_tokens * factor),
+    prompt_tokens: Math.ceil((prompt_tokens - cheaper) * share(own.prompt, prices.prompt)),
+    completion_tokens: Math.ceil(completion_tokens * share(own.completion, prices.completion)),
   };
 }
 

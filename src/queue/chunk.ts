@@ -92,18 +92,19 @@ const isRow =
     isPrompt(each[1]) &&
     (each[2] === null || parameters.safeParse(each[2]).success);
 
+const pricesSchema = z.strictObject({
+  prompt: z.number().nonnegative(),
+  cached: z.number().nonnegative().optional(),
+  completion: z.number().nonnegative(),
+  flex: z.number().nonnegative().optional(),
+  batch: z.number().nonnegative().optional(),
+});
+
 const budgetSchema = z.strictObject({
   tokens: z.int().positive().nullable(),
   cost: z.number().positive().nullable(),
-  prices: z
-    .strictObject({
-      prompt: z.number().nonnegative(),
-      cached: z.number().nonnegative().optional(),
-      completion: z.number().nonnegative(),
-      flex: z.number().nonnegative().optional(),
-      batch: z.number().nonnegative().optional(),
-    })
-    .nullable(),
+  prices: pricesSchema.nullable(),
+  byEndpoint: z.record(z.string(), pricesSchema).optional(),
   orphaned: z.int().nonnegative(),
 });
 

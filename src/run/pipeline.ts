@@ -271,7 +271,7 @@ function announce(
   );
   for (const proxy of proxies) say(`calls go through the proxy ${proxy}`);
   if (manifest.execution > 1 && limits.budget !== null)
-    say(`budget: ${spentText({ ...limits.budget, prices: settings.prices }, manifest.calls)} spent`);
+    say(`budget: ${spentText({ ...limits.budget, ...settings.budgetPrices }, manifest.calls)} spent`);
 }
 
 function summaryParts(

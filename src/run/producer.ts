@@ -35,7 +35,7 @@ export class Producer {
     /** Null in a job that asks for none. */
     tier: Tier | null = null,
   ) {
-    const { endpoints, parametersOf: parameters, limits, prices } = settings;
+    const { endpoints, parametersOf: parameters, limits } = settings;
     const { run, execution } = parts.committer.manifest;
     const orphaned = Math.max(0, parts.before.in_flight);
     this.#common = {
@@ -45,7 +45,7 @@ export class Producer {
       promptsPerRequest: limits.promptsPerRequest,
       parameters,
       ...(tier !== null && { tier }),
-      budget: limits.budget && { ...limits.budget, prices, orphaned },
+      budget: limits.budget && { ...limits.budget, ...settings.budgetPrices, orphaned },
       hold: limits.unknownOutcome === 'hold',
       asks: asksOf(settings),
     };

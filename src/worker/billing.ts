@@ -35,7 +35,8 @@ export class MostBilled {
     return rows.map((row) => {
       const parameters: Parameters = { ...chunk.parameters, ...row.parameters };
       const behind = parameters.suffix ? suffix(parameters.suffix) : 0;
-      return reserved(row, mostBilled(prompt(row.prompt) + behind, parameters));
+      const most = mostBilled(prompt(row.prompt) + behind, parameters);
+      return reserved(row, atPrice(most, undefined, chunk.budget, chunk.endpoint.name));
     });
   }
 
@@ -64,12 +65,14 @@ function countOf(endpoint: EndpointSpec): Counting {
 /**
  * Tokens that a row counts once its call has ended: its usage, or its upper bound where the usage is a guess,
  * or all that was reserved where it is unknown whether it was billed. Refusals are not billed.
- * @param budget where it is of money alone, cached tokens and those of cheaper tiers count by their price
+ * @param budget where it is of money alone, cheaper tokens count by their price: {@link atPrice}
+ * @param endpoint its name. @default the only one
  */
 export function billedFor(
   verdict: Verdict | undefined,
   reserved: Tokens,
   budget: Budget | null = null,
+  endpoint = '',
 ): Tokens {
   switch (verdict?.kind) {
     case 'final': {
@@ -78,7 +81,7 @@ export function billedFor(
       if (completion.usage === null) return reserved;
       return verdict.oddUsage === 'guessed'
         ? most(completion.usage, least(verdict.mostUsage ?? reserved, reserved))
-        : atPrice(completion.usage, completion.tier, budget);
+        : atPrice(completion.usage, completion.tier, budget, endpoint);
     }
     case 'retry':
     case 'stop':

@@ -333,7 +333,7 @@ export class Visit {
     this.#goOn(rows, fates, isDown, lane, elsewhere);
     const settled = rows.map((row, i) => this.#settlement(row, this.#name, this.#at(fates[i], lane)));
     const billed = rows.reduce(
-      (sum, { most }, i) => plus(sum, billedFor(verdicts[i], most, chunk.budget)),
+      (sum, { most }, i) => plus(sum, billedFor(verdicts[i], most, chunk.budget, lane.name)),
       NO_TOKENS,
     );
     this.#settled = batcher.settle(chunk.run, settled, sumOf(rows), billed);
