@@ -121,7 +121,13 @@ export class Lane {
       answered,
     );
     this.estimate = new TokenEstimator(limits.token_estimate);
-    this.limit = new FairLimit<Lane>(concurrency, route.line, this, () => route.mayTake(this));
+    this.limit = new FairLimit<Lane>(
+      concurrency,
+      route.line,
+      this,
+      () => route.mayTake(this),
+      () => this.isLast,
+    );
     this.pacer = new Pacer({
       values: store.keyValue,
       queue: context.queueOf(endpoint),
@@ -149,6 +155,11 @@ export class Lane {
   /** True when it makes no calls now, or only probes. */
   get isAside(): boolean {
     return this.#stopped !== null || this.outage.view !== null || this.gate.waitingMs > 0;
+  }
+
+  /** True when rows that others have room for are better left to them. */
+  get isLast(): boolean {
+    return this.isAside || this.outage.isFailing;
   }
 
   /** Puts it aside while others go on. */

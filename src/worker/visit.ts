@@ -449,10 +449,12 @@ export class Visit {
   }
 
   #settlement(row: ChunkRow, call: string | null, fate: Fate | undefined): Settlement {
-    const { run, first } = this.lease.chunk;
+    const { run, first, endpoints } = this.lease.chunk;
     const { outcome, interim }: Partial<Final> = fate?.kind === 'final' ? fate : {};
-    const { lanes } = this.host;
-    if (outcome !== undefined) for (const { outage } of lanes.all) outage.settled(this.#nameOf(row));
+    if (outcome !== undefined) {
+      const name = this.#nameOf(row);
+      for (const { outage } of this.host.lanes.all) outage.settled(name, endpoints.length > 1);
+    }
     const settlement = { run, first, row: row.row, call, outcome: outcome ?? null };
     return interim ? { ...settlement, interim } : settlement;
   }

@@ -152,6 +152,29 @@ describe('a job with several endpoints', () => {
     expect([west.calls(), east.calls()]).toEqual([3, 0]);
   });
 
+  it('with `hold` loses few rows to one that breaks off all calls', async () => {
+    const { go } = await begin(
+      { west: () => 'reset', east: echo },
+      { unknown_outcome: 'hold', chunk_size: 3 },
+      'in_order',
+    );
+    const { rows, errors } = await go(100);
+    expect(errors).toEqual({ outcome_unknown: rows.failed });
+    expect(rows.failed).toBeGreaterThan(0);
+    expect(rows.failed).toBeLessThan(30);
+  });
+
+  it('ends soon although one of them never answers', async () => {
+    const { west, go } = await begin(
+      { west: () => 'hang', east: echo },
+      { timeout_seconds: 1, chunk_size: 3 },
+      'in_order',
+    );
+    const summary = await go(60);
+    expect(summary).toMatchObject({ stopped: null, rows: { completed: 60 } });
+    expect(west.calls()).toBeLessThan(30);
+  });
+
   it('pauses only the one that has no quota left', async () => {
     let calls = 0;
     const limited: Script = (request) =>
