@@ -246,7 +246,10 @@ export class Visit {
   ): Promise<readonly ReservedRow[]> {
     const { batcher, budgets, mostBilled } = this.host;
     const chunk = this.#chunkAt(lane);
-    const mayCall = (): boolean => this.#goesOn(lane.gate.ask(this.#isOver), asked, lane);
+    const mayCall = (): boolean => {
+      const entry = lane.gate.ask(this.#isOver);
+      return this.#goesOn(entry === 'go' && lane.isRevoked ? { waitMs: 0 } : entry, asked, lane);
+    };
     const rows = mostBilled.of(chunk, asked);
     for (let refusals = 0; ; ) {
       await this.host.looked();
@@ -294,7 +297,7 @@ export class Visit {
     const failure = verdicts.find(({ kind }) => kind === 'retry' || kind === 'no_room');
     if (failure?.kind === 'no_room') batcher.count(chunk.run, 'retried');
     if (failure?.kind === 'retry' || failure?.kind === 'no_room')
-      log.info({ run: chunk.run, attempt, ...failure.problem }, 'a call failed');
+      log.info({ run: chunk.run, endpoint: lane.name, attempt, ...failure.problem }, 'a call failed');
 
     const fates = rows.map((row, i) =>
       fateOf(verdicts[i], row, { asking, attempt, hold: chunk.hold, elsewhere }),

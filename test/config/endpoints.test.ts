@@ -94,6 +94,10 @@ describe('several endpoints', () => {
       'service.endpoints.1.name must be another than that of an earlier endpoint, got "west"',
     ],
     [
+      WEST.replace('name: west', 'name: constructor'),
+      'service.endpoints.0.name is a reserved word: take another name, got "constructor"',
+    ],
+    [
       WEST.replace(', key: WEST_KEY', ''),
       'service.endpoints.0.key is missing: add a line such as key: WEST_KEY',
     ],

@@ -98,9 +98,15 @@ describe('a job with several endpoints', () => {
   });
 
   it('goes on without the one whose key is refused, and says so', async () => {
-    const { west, go, said, records } = await begin({ west: refused, east: echo });
+    // So slow that calls are granted while it refuses others.
+    const slow: Script = async (request) => {
+      await new Promise((resolve) => setTimeout(resolve, 20 * request.total));
+      return refused(request);
+    };
+    const { west, east, go, said, records } = await begin({ west: slow, east: echo });
     const summary = await go(60);
     expect(summary).toMatchObject({ stopped: null, rows: { completed: 60 }, calls: { repeated: 0 } });
+    expect(summary.calls.sent).toBe(west.calls() + east.calls());
     expect(records().every(({ endpoint }) => endpoint === 'east')).toBe(true);
     expect(said.filter((line) => line.startsWith('west: '))).toEqual([
       'west: the service refuses every key (HTTP 401). Set WEST_KEY to a key of this resource, and check that its base_url is its address. The other endpoints go on.',
@@ -269,6 +275,30 @@ describe('a job whose endpoints have both operations', () => {
       // The last to be asked is the one named.
       if (Number(row['id']) % 5 === 0) expect(row['endpoint']).toBe('east');
     }
+  });
+});
+
+describe('a job that asks one of its endpoints last', () => {
+  it('stops when that one refuses all calls, in the words of a job with several', async () => {
+    const west = await startScriptedService(() => ({ json: completionBody({ text: ' maybe' }) }));
+    const east = await startScriptedService(refused);
+    const at = (name: string, { url }: ScriptedService) => ({
+      ...{ name, base_url: url, deployment: `d-${name}`, key: `${name.toUpperCase()}_KEY` },
+    });
+    const job = defineJob({
+      service: { endpoints: [at('west', west), at('east', east)] },
+      prompt: '{{ id }}',
+      answer: { labels: ['yes', 'no'], on_invalid: { deployment: 'east' } },
+    });
+    const { summary } = await run(job, {
+      rows: [{ id: 1 }, { id: 2 }],
+      output: work.path('last.csv'),
+      env: { WEST_KEY: 'w', EAST_KEY: 'e', PROMPTMILL_STATE_DIR: work.path('state-last') },
+    });
+    await Promise.all([west.close(), east.close()]);
+    expect(summary.stopped).toBe(
+      'unauthorized: east: the service refuses every key (HTTP 401). Set EAST_KEY to a key of this resource, and check that its base_url is its address.',
+    );
   });
 });
 
