@@ -214,6 +214,31 @@ describe('a job with several endpoints', () => {
     );
   });
 
+  it('is rehearsed with deployments of one name that hold different models', async () => {
+    const named = (name: string) => ({
+      ...{ name, deployment: 'd', base_url: `https://${name}.example`, key: 'NO_SUCH_KEY' },
+    });
+    const job = defineJob({
+      name: 'rehearsed-alike',
+      service: {
+        endpoints: [
+          { ...named('west'), model: 'lm-35-turbo-instruct' },
+          { ...named('east'), model: 'lm-35-turbo', operation: 'chat' },
+        ],
+      },
+      prompt: '{{ id }}',
+      parameters: { max_tokens: 5 },
+    });
+    const { summary } = await run(job, {
+      rows: Array.from({ length: 40 }, (_, id) => ({ id })),
+      ...{ output: work.path('alike.jsonl'), emulate: true },
+      env: { PROMPTMILL_STATE_DIR: work.path('state-alike') },
+    });
+    expect(summary).toMatchObject({ stopped: null, rows: { failed: 0 }, calls: { sent: 40 } });
+    expect(summary.endpoints?.['west']?.rows).toBeGreaterThan(0);
+    expect(summary.endpoints?.['east']?.rows).toBeGreaterThan(0);
+  });
+
   it('asks one of them again for rows that failed, and adds up what each has cost', async () => {
     let mended = false;
     const bad: Script = (request) =>
