@@ -47,6 +47,8 @@ const keySchema = z.unknown().check(({ value, issues }) => {
 const endpointSchema = z.strictObject({
   name: text
     .regex(/^[\w.-]{1,60}$/, 'may hold letters, digits, ".", "_" and "-", 60 at most')
+    // Objects have such fields of their own, so counts by name would go wrong.
+    .refine((name) => !(name in {}), 'is a reserved word: take another name')
     .describe('Name of the endpoint in the output, the report and messages.'),
   base_url: text.describe('Address of the service, as PROMPTMILL_BASE_URL has it for a job with one.'),
   key: keySchema

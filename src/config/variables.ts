@@ -87,7 +87,7 @@ function valueIn(
   name: string,
   written: string,
   where: string,
-  { variable, keys, names }: Environment,
+  { variable, secret: secretOf, keys, names }: Environment,
   secrets: ReadonlySet<unknown>,
 ): string {
   const secret = new UsageError(
@@ -112,6 +112,7 @@ function valueIn(
       `Set ${name} in the environment or in .env, or write $\${${name}} for the text itself.`,
     );
   }
-  if (keys.some((key) => key.trim() === value.trim())) throw secret;
+  const own = [...secrets].flatMap((each) => (typeof each === 'string' ? (secretOf(each) ?? []) : []));
+  if ([...keys, ...own].some((key) => key.trim() === value.trim())) throw secret;
   return value;
 }

@@ -60,23 +60,25 @@ export const variablesOf = (endpoints: readonly JobEndpoint[]): readonly string[
   ...new Set(endpoints.map(({ key }) => key ?? 'PROMPTMILL_API_KEY')),
 ];
 
+/** Each has an emulator of its own: deployments of one name may hold different models. */
 async function emulated({ endpoints, answer }: Settings, say: (line: string) => void): Promise<Service> {
-  const models = endpoints.map(({ spec }) => {
-    const known = modelBehind(spec);
-    const model = (known ?? assumedModel(operationOf(spec))).id;
-    if (known === null)
-      say(`the emulator answers for ${spec.deployment} as ${model} would; service.model names another model`);
-    return [spec.deployment, model];
-  });
   // Loaded only here: a run on the service does not need it.
   const { startEmulator } = await import('../emulator/server.js');
-  const options = { deployments: Object.fromEntries(models), modelPrefix: 'emulator:' };
-  const emulator = await startEmulator(options, answer);
-  const address = { baseUrl: emulator.url, segment: 'openai' };
-  const keys = new KeyRing(emulator.keys);
+  const started = mapped(endpoints, async (each) => {
+    const { deployment } = each.spec;
+    const known = modelBehind(each.spec);
+    const model = (known ?? assumedModel(operationOf(each.spec))).id;
+    if (known === null)
+      say(`the emulator answers for ${deployment} as ${model} would; service.model names another model`);
+    const options = { deployments: { [deployment]: model }, modelPrefix: 'emulator:' };
+    const { url, keys, close } = await startEmulator(options, answer);
+    const address = { baseUrl: url, segment: 'openai' };
+    return { close, served: servedBy(each, { address, keys: new KeyRing(keys) }) };
+  });
+  const [first, ...others] = await Promise.all(started);
   return {
-    endpoints: mapped(endpoints, (each) => servedBy(each, { address, keys })),
-    close: () => emulator.close(),
+    endpoints: mapped([first, ...others], ({ served }) => served),
+    close: async () => void (await Promise.all([first, ...others].map(({ close }) => close()))),
   };
 }
 

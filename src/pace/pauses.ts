@@ -89,6 +89,8 @@ export class Outage {
   #all = new Set<string>();
   /** Failed before an answer came, and still without an outcome. */
   readonly #suspects = new Set<string>();
+  /** Of those failing: they have their outcome, so they are not the cause. */
+  readonly #innocent = new Set<string>();
   #since = 0;
   #last: FailedCall | null = null;
   #pauses = 0;
@@ -162,7 +164,8 @@ export class Outage {
   /** Any response counts, even a refusal. */
   answered(): void {
     if (this.#last === null) return;
-    for (const row of this.#failing) this.#suspects.add(row);
+    for (const row of this.#failing) if (!this.#innocent.has(row)) this.#suspects.add(row);
+    this.#innocent.clear();
     this.#failing = new Set();
     this.#all = new Set();
     this.#last = null;
@@ -170,8 +173,22 @@ export class Outage {
     this.#until = 0;
   }
 
-  settled(row: string): void {
+  /** True when the last call failed. */
+  get isFailing(): boolean {
+    return this.#last !== null;
+  }
+
+  /**
+   * The row has its outcome.
+   * @param isOneOfSeveral whether others have rows of the same run: what they answer does not undo that this one
+   *   failed. @default false
+   */
+  settled(row: string, isOneOfSeveral = false): void {
     this.#suspects.delete(row);
+    if (isOneOfSeveral) {
+      if (this.#failing.has(row)) this.#innocent.add(row);
+      return;
+    }
     this.#failing.delete(row);
     this.#all.delete(row);
   }

@@ -68,7 +68,8 @@ export class TaskLine<By> {
 
   /** Has the limits take what waits, as far as they may. */
   offer(): void {
-    for (const limit of this.#limits) limit.takePlaces();
+    for (const limit of this.#limits) if (!limit.isLast) limit.takePlaces();
+    for (const limit of this.#limits) if (limit.isLast) limit.takePlaces();
   }
 
   take(): WaitingTask<By> | undefined {
@@ -90,14 +91,23 @@ export class FairLimit<By> {
   /** Each runs one task after another. */
   #places = 0;
 
-  /** @param mayTake whether the next task may be run by this one now. @default always */
+  /**
+   * @param mayTake whether the next task may be run by this one now. @default always
+   * @param leaves whether it leaves tasks to others that have room for them. @default never
+   */
   constructor(
     private most: number,
     private readonly line: TaskLine<By>,
     private readonly by: By,
     private readonly mayTake: () => boolean = () => true,
+    private readonly leaves: () => boolean = () => false,
   ) {
     line.limitedBy(this);
+  }
+
+  /** True when others choose first. */
+  get isLast(): boolean {
+    return this.leaves();
   }
 
   get concurrency(): number {

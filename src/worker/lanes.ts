@@ -127,7 +127,13 @@ export class Lane {
       answered,
     );
     this.estimate = new TokenEstimator(limits.token_estimate);
-    this.limit = new FairLimit<Lane>(concurrency, route.line, this, () => route.mayTake(this));
+    this.limit = new FairLimit<Lane>(
+      concurrency,
+      route.line,
+      this,
+      () => route.mayTake(this),
+      () => this.isLast,
+    );
     this.pacer = new Pacer({
       values: store.keyValue,
       queue: context.queueOf(endpoint),
@@ -157,6 +163,16 @@ export class Lane {
     return this.#stopped !== null || this.outage.view !== null || this.gate.waitingMs > 0;
   }
 
+  /** True when it was put aside and has no key left to try. */
+  get isRevoked(): boolean {
+    return this.#stopped !== null && this.#keys.current() === null;
+  }
+
+  /** True when rows that others have room for are better left to them. */
+  get isLast(): boolean {
+    return this.isAside || this.outage.isFailing;
+  }
+
   /** Puts it aside while others go on. */
   stop(problem: Problem): void {
     if (this.#stopped === null) this.#log.warn(`${this.name}: ${problem.message} The other endpoints go on.`);
@@ -168,7 +184,7 @@ export class Lane {
     const { gate, outage, pacer } = this;
     if (gate.waitingMs > 0) return false;
     // A key that was revoked stays so.
-    const mayProbe = this.#keys.current() !== null && steadyNow() >= (this.#stopped?.probeAt ?? 0);
+    const mayProbe = !this.isRevoked && steadyNow() >= (this.#stopped?.probeAt ?? 0);
     if (this.#stopped !== null) return mayProbe && gate.asking + gate.calls === 0;
     if (outage.view !== null) return gate.asking + gate.calls === 0;
     const { quota } = pacer;
@@ -436,7 +452,10 @@ export class Route {
       tellsEndpoint: length > 1 || context.tellsEndpoint === true,
     };
     const paused = (): Promise<void> => this.#paused();
-    this.lanes = mapped(endpoints, (endpoint) => new Lane(shared, endpoint, served, this, paused));
+    this.lanes = mapped(endpoints, (endpoint) => {
+      const log = shared.tellsEndpoint ? context.log.child({ endpoint: endpoint.name }) : context.log;
+      return new Lane({ ...shared, log }, endpoint, served, this, paused);
+    });
     this.#looking = endpoints.length === 1 ? null : setInterval(() => this.line.offer(), LOOK_MS).unref();
   }
 
@@ -492,7 +511,8 @@ export class Route {
 
   /** @returns why the run must stop, in all their words, as no other lane is left; null when it goes on */
   stop(lane: Lane, problem: Problem): Problem | null {
-    if (this.lanes.length === 1 && !this.isPart) return problem;
+    if (this.lanes.length === 1 && !this.isPart)
+      return this.context.tellsEndpoint ? ofEndpoint(problem) : problem;
     lane.stop(ofEndpoint(problem));
     if (this.#going.length > 0) {
       // The others may be in a pause, which was none of the whole queue so far.
@@ -574,7 +594,8 @@ const ofEndpoint = ({ message, ...problem }: Problem): Problem => ({
   ...problem,
   message: message
     .replaceAll('service.deployment', 'its deployment in service.endpoints')
-    .replaceAll('PROMPTMILL_BASE_URL', 'its base_url'),
+    .replaceAll('PROMPTMILL_BASE_URL', 'its base_url')
+    .replace(/service\.(operation|style|api_version)/g, 'its $1'),
 });
 
 function sumOfQuotas(a: Quota | null, b: Quota | null): Quota | null {

@@ -270,8 +270,11 @@ export class Visit {
   ): Promise<readonly ReservedRow[]> {
     const { batcher, budgets, mostBilled } = this.host;
     const chunk = this.#chunkAt(lane);
-    const mayCall = (): boolean =>
-      !this.#lacksCapacity(lane) && this.#goesOn(lane.gate.ask(this.#isOver), asked, lane);
+    const mayCall = (): boolean => {
+      if (this.#lacksCapacity(lane)) return false;
+      const entry = lane.gate.ask(this.#isOver);
+      return this.#goesOn(entry === 'go' && lane.isRevoked ? { waitMs: 0 } : entry, asked, lane);
+    };
     const rows = mostBilled.of(chunk, asked);
     for (let refusals = 0; ; ) {
       await this.host.looked();
@@ -322,7 +325,7 @@ export class Visit {
     if (failure?.kind === 'no_room' || verdicts[0]?.kind === 'no_capacity')
       batcher.count(chunk.run, 'retried');
     if (failure?.kind === 'retry' || failure?.kind === 'no_room')
-      log.info({ run: chunk.run, attempt, ...failure.problem }, 'a call failed');
+      log.info({ run: chunk.run, endpoint: lane.name, attempt, ...failure.problem }, 'a call failed');
 
     const fates = rows.map((row, i) =>
       fateOf(verdicts[i], row, {
@@ -486,10 +489,12 @@ export class Visit {
   }
 
   #settlement(row: ChunkRow, call: string | null, fate: Fate | undefined): Settlement {
-    const { run, first } = this.lease.chunk;
+    const { run, first, endpoints } = this.lease.chunk;
     const { outcome, interim }: Partial<Final> = fate?.kind === 'final' ? fate : {};
-    const { lanes } = this.host;
-    if (outcome !== undefined) for (const { outage } of lanes.all) outage.settled(this.#nameOf(row));
+    if (outcome !== undefined) {
+      const name = this.#nameOf(row);
+      for (const { outage } of this.host.lanes.all) outage.settled(name, endpoints.length > 1);
+    }
     const settlement = { run, first, row: row.row, call, outcome: outcome ?? null };
     return interim ? { ...settlement, interim } : settlement;
   }

@@ -94,6 +94,10 @@ describe('several endpoints', () => {
       'service.endpoints.1.name must be another than that of an earlier endpoint, got "west"',
     ],
     [
+      WEST.replace('name: west', 'name: constructor'),
+      'service.endpoints.0.name is a reserved word: take another name, got "constructor"',
+    ],
+    [
       WEST.replace(', key: WEST_KEY', ''),
       'service.endpoints.0.key is missing: add a line such as key: WEST_KEY',
     ],
@@ -155,10 +159,12 @@ describe('several endpoints', () => {
       'answer.on_invalid.deployment must be one of service.endpoints: west, got "d3"',
     ],
     [`x: "$\{WEST_KEY}"`, 'x names WEST_KEY, which holds a key or a password'],
+    [`x: "$\{SAME}"`, 'x names SAME, which holds a key or a password'],
   ])('what cannot stand beside them is refused: %s', (line, message) => {
     const lines = `service: { endpoints: [${WEST}] }\n${line}\n`;
-    expect(said(() => jobOf(lines, { WEST_KEY: 'secret' }))).toContain(`job.yaml:3: ${message}`);
-    expect(said(() => jobOf(lines, { WEST_KEY: 'secret' }))).not.toContain('"secret"');
+    const env = { WEST_KEY: 'secret', SAME: 'secret' };
+    expect(said(() => jobOf(lines, env))).toContain(`job.yaml:3: ${message}`);
+    expect(said(() => jobOf(lines, env))).not.toContain('"secret"');
   });
 
   const both = `${WEST}, ${EAST.replace('style', 'operation: chat, style')}`;

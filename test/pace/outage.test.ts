@@ -61,6 +61,22 @@ describe('an outage', () => {
     expect(pauses[29]).toBe(1000);
   });
 
+  it('of one of several endpoints, begins although its rows have been answered elsewhere since', () => {
+    const [alone, outage] = [new Outage(), new Outage()];
+    for (let row = 1; row < 10; row++) {
+      for (const each of [alone, outage]) expect(each.failed(call(row), 0, 0)).toBeNull();
+      alone.settled(`run:${row}`);
+      outage.settled(`run:${row}`, true);
+    }
+    expect(alone.failed(call(10), 0, 0)).toBeNull();
+    expect([outage.isFailing, outage.failed(call(10), 0, 0)]).toEqual([true, 1000]);
+    outage.answered();
+    expect(outage.isFailing).toBe(false);
+    // Such a row is no suspect.
+    expect(failEach(outage, 10, 5_000).at(-1)).toBeNull();
+    expect(outage.failed(call(11), 5_000, 0)).toBe(1000);
+  });
+
   it('pauses twice as long after each probe that fails, up to 20 s', () => {
     const outage = new Outage();
     let now = 0;

@@ -98,9 +98,15 @@ describe('a job with several endpoints', () => {
   });
 
   it('goes on without the one whose key is refused, and says so', async () => {
-    const { west, go, said, records } = await begin({ west: refused, east: echo });
+    // So slow that calls are granted while it refuses others.
+    const slow: Script = async (request) => {
+      await new Promise((resolve) => setTimeout(resolve, 20 * request.total));
+      return refused(request);
+    };
+    const { west, east, go, said, records } = await begin({ west: slow, east: echo });
     const summary = await go(60);
     expect(summary).toMatchObject({ stopped: null, rows: { completed: 60 }, calls: { repeated: 0 } });
+    expect(summary.calls.sent).toBe(west.calls() + east.calls());
     expect(records().every(({ endpoint }) => endpoint === 'east')).toBe(true);
     expect(said.filter((line) => line.startsWith('west: '))).toEqual([
       'west: the service refuses every key (HTTP 401). Set WEST_KEY to a key of this resource, and check that its base_url is its address. The other endpoints go on.',
@@ -152,6 +158,29 @@ describe('a job with several endpoints', () => {
     expect([west.calls(), east.calls()]).toEqual([3, 0]);
   });
 
+  it('with `hold` loses few rows to one that breaks off all calls', async () => {
+    const { go } = await begin(
+      { west: () => 'reset', east: echo },
+      { unknown_outcome: 'hold', chunk_size: 3 },
+      'in_order',
+    );
+    const { rows, errors } = await go(100);
+    expect(errors).toEqual({ outcome_unknown: rows.failed });
+    expect(rows.failed).toBeGreaterThan(0);
+    expect(rows.failed).toBeLessThan(30);
+  });
+
+  it('ends soon although one of them never answers', async () => {
+    const { west, go } = await begin(
+      { west: () => 'hang', east: echo },
+      { timeout_seconds: 1, chunk_size: 3 },
+      'in_order',
+    );
+    const summary = await go(60);
+    expect(summary).toMatchObject({ stopped: null, rows: { completed: 60 } });
+    expect(west.calls()).toBeLessThan(30);
+  });
+
   it('pauses only the one that has no quota left', async () => {
     let calls = 0;
     const limited: Script = (request) =>
@@ -183,6 +212,31 @@ describe('a job with several endpoints', () => {
     await expect(run(job, { rows, output: work.path('real.jsonl'), env })).rejects.toThrow(
       'NO_SUCH_KEY is not set',
     );
+  });
+
+  it('is rehearsed with deployments of one name that hold different models', async () => {
+    const named = (name: string) => ({
+      ...{ name, deployment: 'd', base_url: `https://${name}.example`, key: 'NO_SUCH_KEY' },
+    });
+    const job = defineJob({
+      name: 'rehearsed-alike',
+      service: {
+        endpoints: [
+          { ...named('west'), model: 'lm-35-turbo-instruct' },
+          { ...named('east'), model: 'lm-35-turbo', operation: 'chat' },
+        ],
+      },
+      prompt: '{{ id }}',
+      parameters: { max_tokens: 5 },
+    });
+    const { summary } = await run(job, {
+      rows: Array.from({ length: 40 }, (_, id) => ({ id })),
+      ...{ output: work.path('alike.jsonl'), emulate: true },
+      env: { PROMPTMILL_STATE_DIR: work.path('state-alike') },
+    });
+    expect(summary).toMatchObject({ stopped: null, rows: { failed: 0 }, calls: { sent: 40 } });
+    expect(summary.endpoints?.['west']?.rows).toBeGreaterThan(0);
+    expect(summary.endpoints?.['east']?.rows).toBeGreaterThan(0);
   });
 
   it('asks one of them again for rows that failed, and adds up what each has cost', async () => {
@@ -246,6 +300,30 @@ describe('a job whose endpoints have both operations', () => {
       // The last to be asked is the one named.
       if (Number(row['id']) % 5 === 0) expect(row['endpoint']).toBe('east');
     }
+  });
+});
+
+describe('a job that asks one of its endpoints last', () => {
+  it('stops when that one refuses all calls, in the words of a job with several', async () => {
+    const west = await startScriptedService(() => ({ json: completionBody({ text: ' maybe' }) }));
+    const east = await startScriptedService(refused);
+    const at = (name: string, { url }: ScriptedService) => ({
+      ...{ name, base_url: url, deployment: `d-${name}`, key: `${name.toUpperCase()}_KEY` },
+    });
+    const job = defineJob({
+      service: { endpoints: [at('west', west), at('east', east)] },
+      prompt: '{{ id }}',
+      answer: { labels: ['yes', 'no'], on_invalid: { deployment: 'east' } },
+    });
+    const { summary } = await run(job, {
+      rows: [{ id: 1 }, { id: 2 }],
+      output: work.path('last.csv'),
+      env: { WEST_KEY: 'w', EAST_KEY: 'e', PROMPTMILL_STATE_DIR: work.path('state-last') },
+    });
+    await Promise.all([west.close(), east.close()]);
+    expect(summary.stopped).toBe(
+      'unauthorized: east: the service refuses every key (HTTP 401). Set EAST_KEY to a key of this resource, and check that its base_url is its address.',
+    );
   });
 });
 

@@ -107,6 +107,24 @@ describe('a route to several endpoints', () => {
     await all;
   });
 
+  it('leaves a row that one of them fails to the other while that has room for it', async () => {
+    const { route, calls, run } = begin([at('west'), at('east')]);
+    const problem = { code: 'timeout', message: 'no answer' };
+    const failed = { problem, connected: true, mayBeRequest: false, startedAt: 0 };
+    route.lanes[0].outage.failed({ ...failed, rows: ['run:1'] }, 0, 0);
+    for (let row = 0; row < 5; row++) {
+      const one = run(1);
+      await vi.advanceTimersByTimeAsync(1_000);
+      await one;
+    }
+    expect(calls).toEqual({ west: 0, east: 5 });
+    // With more rows than that has room for, it shows whether it is back.
+    const many = run(100);
+    await vi.advanceTimersByTimeAsync(2_000);
+    await many;
+    expect(calls['west']).toBeGreaterThan(5);
+  });
+
   it('has a pause only when both have one: until then the other takes all', async () => {
     const { route, calls, pauses, run, back } = begin([at('west'), at('east')]);
     const [west, east] = route.lanes;
