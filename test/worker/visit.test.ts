@@ -140,7 +140,7 @@ class TestWorker {
       const line = new TaskLine<Lane>();
       const lane = { ...used, caller } as unknown as Lane;
       const route = {
-        ...{ line, lanes: [lane], packSize: () => 1, hasOther: () => false },
+        ...{ line, concurrency, lanes: [lane], packSize: () => 1, hasOther: () => false },
         stop: (_: Lane, problem: Problem) => problem,
         get isOpen() {
           return lane.gate.isOpen;
