@@ -89,7 +89,9 @@ describeEachStore('a schedule', (store) => {
     await schedule.sync(files(TICK));
     const ends: TickEnd[] = ['left', 'taken', 'taken'];
     const ticks = await hear(open, 3, async () => ends.shift() ?? 'taken');
-    expect(ticks[1]).toEqual(ticks[0]);
-    expect(ticks[2]?.due.getTime()).toBeGreaterThan(ticks[1]?.due.getTime() ?? 0);
+    const [first, ...others] = ticks;
+    // The next may be due before it is back.
+    expect(others).toContainEqual(first);
+    expect(others.some(({ due }) => due > (first?.due ?? 0))).toBe(true);
   });
 });
