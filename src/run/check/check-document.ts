@@ -22,6 +22,7 @@ export function checkDocument(report: CheckReport): Document {
       { blocks: [text(sum, { style: 'strong', isWhole: true })] },
     ],
     sections: [
+      section('endpoints', 'Endpoints', endpointBlocks(report)),
       section(
         'skipped',
         'Skipped',
@@ -60,6 +61,18 @@ export function checkDocument(report: CheckReport): Document {
     rest: '--json has more',
   };
 }
+
+/** `west: d1, 600 requests a minute, prices 0.0015 and 0.002` */
+const endpointBlocks = ({ endpoints = {} }: CheckReport): Block[] =>
+  Object.entries(endpoints).map(([name, { deployment, prices, ...quota }]) => {
+    const { requests_per_minute: requests, tokens_per_minute: tokens } = quota;
+    return list([
+      `${name}: ${deployment}`,
+      ...(requests === null ? [] : [`${count(requests)} requests a minute`]),
+      ...(tokens === null ? [] : [`${count(tokens)} tokens a minute`]),
+      ...(prices === null ? [] : [`prices ${prices.prompt} and ${prices.completion}`]),
+    ]);
+  });
 
 const SCHEMA_WORDS = {
   none: '',

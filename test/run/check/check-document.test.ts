@@ -120,6 +120,17 @@ first prompt    line 2, 12 tokens
 `);
 });
 
+test('several endpoints are listed with what is known of each', () => {
+  const east = { deployment: 'd2', requests_per_minute: null, tokens_per_minute: 90_000, prices: null };
+  const west = {
+    ...{ deployment: 'd1', requests_per_minute: 600, tokens_per_minute: null },
+    prices: { prompt: 0.5, completion: 2 },
+  };
+  expect(flat({ endpoints: { west, east } })).toContain(
+    'endpoints west: d1, 600 requests a minute, prices 0.5 and 2 east: d2, 90,000 tokens a minute',
+  );
+});
+
 test('of repeated rows it says whether they are copied, or could be', () => {
   const rows = { ...report.rows, to_send: 1_335, copied: 3 };
   expect(flat({ rows })).toContain('1,350 rows = 1,335 to send + 3 to copy + 2 failing + 10 skipped');
