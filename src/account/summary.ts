@@ -421,7 +421,7 @@ export function paidFor(
     return prices && rounded(costOf(usage, prices) - (savedIn(tally, prices) ?? 0), 6);
   return byEndpoint.reduce<number | null>((sum, { name, prices: own }) => {
     if (sum === null || own === null) return null;
-    return sum + costOf(used[name]?.usage ?? NO_TOKENS, own);
+    return rounded(sum + costOf(used[name]?.usage ?? NO_TOKENS, own), 6);
   }, 0);
 }
 
