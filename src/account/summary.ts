@@ -170,7 +170,7 @@ export const summarySchema = z.object({
   ),
   /** Only of a job that asks for another tier than online, by the name that the service says. `rows`: those that it answered. */
   tiers: z.exactOptional(z.record(z.string(), z.object({ rows: amount, usage, cost: amount.nullable() }))),
-  /** What the same answers would have cost more online; `null` without prices. Where there are `tiers`. */
+  /** What the same answers would have cost online, less what was paid; `null` without prices. Where there are `tiers`. */
   saved: z.exactOptional(amount.nullable()),
   filters: z.object({ prompt: filterCounts, completion: filterCounts }),
   errors: counts,
