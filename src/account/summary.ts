@@ -170,7 +170,7 @@ export const summarySchema = z.object({
   ),
   /** Only of a job that asks for another tier than online, by the name that the service says. `rows`: those that it answered. */
   tiers: z.exactOptional(z.record(z.string(), z.object({ rows: amount, usage, cost: amount.nullable() }))),
-  /** What the same answers would have cost more online; `null` without prices. Where there are `tiers`. */
+  /** What the same answers would have cost online, less what was paid; `null` without prices. Where there are `tiers`. */
   saved: z.exactOptional(amount.nullable()),
   filters: z.object({ prompt: filterCounts, completion: filterCounts }),
   errors: counts,
@@ -421,7 +421,7 @@ export function paidFor(
     return prices && rounded(costOf(usage, prices) - (savedIn(tally, prices) ?? 0), 6);
   return byEndpoint.reduce<number | null>((sum, { name, prices: own }) => {
     if (sum === null || own === null) return null;
-    return sum + costOf(used[name]?.usage ?? NO_TOKENS, own);
+    return rounded(sum + costOf(used[name]?.usage ?? NO_TOKENS, own), 6);
   }, 0);
 }
 

@@ -39,9 +39,9 @@ export interface Tally {
   readonly answers: CountByName;
   /** Sums over the rows with reported usage, blocked completions included: they are billed. */
   readonly usage: Usage;
-  /** By name, of rows that it answered; absent where the job has only one. */
+  /** By name: the rows that it answered, and the usage of all its calls; absent where the job has only one. */
   readonly endpoints?: { readonly [name: string]: RowsAndUsage };
-  /** By the name that the service says, of rows that it answered; absent where no row tells it. */
+  /** The same by the name that the service says; absent where no row tells it. */
   readonly tiers?: { readonly [name: string]: RowsAndUsage };
   /** Rows whose usage is our own count or a share of a request's; absent if 0. */
   readonly estimated?: number;
@@ -97,6 +97,7 @@ export const LIMITS = {
   finishReasons: 20,
   categories: 30,
   severities: 10,
+  endpoints: 20,
   tiers: 10,
 } as const;
 /** Number of codes with a sample, and characters of a sample. */
@@ -128,8 +129,8 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
   const finishReasons = new Counter(tally.finish_reasons, LIMITS.finishReasons);
   const answers = new Counter(tally.answers, LIMITS.answers);
   let { usage } = tally;
-  const endpoints = new Map(Object.entries(tally.endpoints ?? {}));
-  const tiers = new Map(Object.entries(tally.tiers ?? {}));
+  const endpoints = new PaidCounter(tally.endpoints, LIMITS.endpoints);
+  const tiers = new PaidCounter(tally.tiers, LIMITS.tiers);
   const prompt = new FilterCounter(tally.filters.prompt);
   const completion = new FilterCounter(tally.filters.completion);
   const errors = new Counter(tally.errors, LIMITS.errors);
@@ -170,11 +171,11 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
       if (answered.usage.estimated) estimated += 1;
     }
     const isAnswered = outcome.status !== 'failed';
+    const used = answered?.usage ?? null;
     if (outcome.endpoint !== undefined)
-      addTo(endpoints, outcome.endpoint, isAnswered, answered?.usage ?? null);
+      endpoints.add(outcome.endpoint, isAnswered, outcome.endpoints ?? { [outcome.endpoint]: used });
     if (answered?.tier !== undefined)
-      for (const [tier, used] of Object.entries(answered.tiers ?? { [answered.tier]: answered.usage }))
-        addTo(tiers, boundedKey(tiers, tier, LIMITS.tiers), isAnswered && tier === answered.tier, used);
+      tiers.add(answered.tier, isAnswered, answered.tiers ?? { [answered.tier]: used });
     if (outcome.status === 'failed') continue;
 
     prompt.add(outcome.filters.prompt);
@@ -199,8 +200,8 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
     usage,
     filters: { prompt: prompt.toCounts(), completion: completion.toCounts() },
     errors: errors.toCounts(),
-    ...(endpoints.size > 0 && { endpoints: Object.fromEntries(endpoints) }),
-    ...(tiers.size > 0 && { tiers: Object.fromEntries(tiers) }),
+    ...(endpoints.size > 0 && { endpoints: endpoints.toCounts() }),
+    ...(tiers.size > 0 && { tiers: tiers.toCounts() }),
     ...(estimated > 0 && { estimated }),
     ...(invalid.size > 0 && { invalid: invalid.toCounts() }),
     ...(withoutConfidence > 0 && { without_confidence: withoutConfidence }),
@@ -213,9 +214,35 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
   };
 }
 
-function addTo(sums: Map<string, RowsAndUsage>, name: string, isRow: boolean, usage: Usage | null): void {
-  const { rows, usage: used } = sums.get(name) ?? { rows: 0, usage: NO_USAGE };
-  sums.set(name, { rows: rows + (isRow ? 1 : 0), usage: usage === null ? used : withUsage(used, usage) });
+/** Rows by what answered them, and what each was paid. */
+class PaidCounter {
+  private readonly sums: Map<string, RowsAndUsage>;
+
+  constructor(
+    from: { readonly [name: string]: RowsAndUsage } = {},
+    private readonly limit: number,
+  ) {
+    this.sums = new Map(Object.entries(from));
+  }
+
+  add(name: string, isRow: boolean, paid: { readonly [name: string]: Usage | null }): void {
+    this.#add(name, isRow ? 1 : 0, null);
+    for (const [each, usage] of Object.entries(paid)) this.#add(each, 0, usage);
+  }
+
+  #add(name: string, more: number, usage: Usage | null): void {
+    const key = boundedKey(this.sums, name, this.limit);
+    const { rows, usage: sum } = this.sums.get(key) ?? { rows: 0, usage: NO_USAGE };
+    this.sums.set(key, { rows: rows + more, usage: usage === null ? sum : withUsage(sum, usage) });
+  }
+
+  get size(): number {
+    return this.sums.size;
+  }
+
+  toCounts(): { readonly [name: string]: RowsAndUsage } {
+    return Object.fromEntries(this.sums);
+  }
 }
 
 function withUsage(sum: Usage, { estimated: _, ...usage }: Usage): Usage {

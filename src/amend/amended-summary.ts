@@ -12,16 +12,17 @@ import type { Manifest } from '../resume/manifest.js';
 
 /** Why the scores of an output are dropped when some rows change; null when they are not, or do not exist. */
 export function scoresLost(
-  { gold, jobFile }: Settings,
+  settings: Settings,
   before: StoredSummary,
   { inputs }: RecordFormat,
 ): string | null {
+  const { gold, jobFile } = settings;
   if (gold === null) return null;
   const again = `promptmill score makes them again${jobFile === null ? '' : ' from the output'}`;
   if (before.scores === undefined)
     return `the summary will have no scores: the output was made without answer.gold; ${again}`;
-  if (before.details.settings['answer.gold'] !== JSON.stringify(gold))
-    return `the summary will have no scores: answer.gold was another column then; ${again}`;
+  if (before.details.settings['answer.gold'] !== partValues(settings)['answer.gold'])
+    return `the summary will have no scores: answer.gold has changed since; ${again}`;
   if (!inputs.has(gold))
     return `the summary will have no scores: output.columns leaves out ${gold}, the column of answer.gold`;
   return null;

@@ -220,20 +220,9 @@ function columnLines({ answer, output }: NewJob): string[] {
   if (knownFormatOf(output)?.hasHeader !== true) return [];
   // Without it, which answers of JSON are invalid is not known.
   const code = answer !== null && 'json' in answer ? ['error_code'] : [];
-  const columns = [
-    ...[
-      'input',
-      'answer',
-      'evidence',
-      'status',
-      'prompt_filtered',
-      'completion_filtered',
-      ...code,
-      'error_message',
-    ],
-  ];
+  const evidence = ['answer', 'evidence', 'status', 'prompt_filtered', 'completion_filtered'];
   return [
-    `  columns: ${inLine(columns)}`,
+    `  columns: ${inLine(['input', ...evidence, ...code, 'error_message'])}`,
     '  # Without this line the output also has the text, tokens, the content filter by category, model and times of each call.',
   ];
 }

@@ -92,7 +92,7 @@ export interface Completion {
   readonly usage: Usage | null;
   /** That served it, which is its price; only of a job that asks for one. */
   readonly tier?: string;
-  /** Set when the row was asked in several: the usage by tier. */
+  /** Set when the row was asked again: the usage by tier. */
   readonly tiers?: { readonly [tier: string]: Usage };
   readonly model: string | null;
   readonly id: string | null;
@@ -148,6 +148,8 @@ interface Called {
   readonly latency_ms: number | null;
   /** Name of the endpoint of the row's last call; absent where the job has only one. */
   readonly endpoint?: string;
+  /** Set when the row was asked again, and the job has several: the usage by endpoint. */
+  readonly endpoints?: { readonly [name: string]: Usage };
   /** Set for a reused outcome: it has no usage, no latency and no attempts of its own. */
   readonly origin?: Origin;
   /** Set when the completion is not the row's first. Whether it was repaired only shows when it is read. */

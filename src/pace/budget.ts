@@ -66,11 +66,15 @@ export function atPrice(
   const { prices } = budget;
   const own = budget.byEndpoint?.[endpoint] ?? prices;
   const factor = factorOf(tier, own);
-  const share = (money: number, price: number): number => (price === 0 ? 1 : money / price) * factor;
+  const priced = (tokens: number, price: number, highest: number): number => {
+    const share = (highest === 0 ? 1 : price / highest) * factor;
+    // The most that an answer can have may be Infinity.
+    return share === 0 ? 0 : Math.ceil(tokens * share);
+  };
   const cheaper = own.prompt === 0 ? 0 : cached * (1 - (own.cached ?? own.prompt) / own.prompt);
   return {
-    prompt_tokens: Math.ceil((prompt_tokens - cheaper) * share(own.prompt, prices.prompt)),
-    completion_tokens: Math.ceil(completion_tokens * share(own.completion, prices.completion)),
+    prompt_tokens: priced(prompt_tokens - cheaper, own.prompt, prices.prompt),
+    completion_tokens: priced(completion_tokens, own.completion, prices.completion),
   };
 }
 

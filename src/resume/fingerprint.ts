@@ -26,7 +26,7 @@ function partsOf(settings: Settings): Record<string, unknown> {
   return {
     'the way the input is read': [input.format, input.encoding, input.delimiter],
     'input.require': input.require,
-    service: serviceOf(settings),
+    ...serviceOf(settings),
     prompt: settings.prompt,
     ...(settings.system !== null && { system: settings.system }),
     ...(settings.messages !== null && { messages: settings.messages }),
@@ -52,10 +52,11 @@ function partsOf(settings: Settings): Record<string, unknown> {
   };
 }
 
-/** Neither the time-out of a call nor the name of an only endpoint changes a record. */
-function serviceOf({ endpoints }: Settings): unknown {
+/** Neither the time-out of a call, nor the order of endpoints, nor the name of an only one changes a record. */
+function serviceOf({ endpoints }: Settings): Record<string, unknown> {
   const named = endpoints.map(({ spec: { timeoutMs: _, name, ...spec } }) => [name, spec] as const);
-  return named.length === 1 ? named[0]?.[1] : Object.fromEntries(named);
+  if (named.length === 1) return { service: named[0]?.[1] };
+  return Object.fromEntries(named.map(([name, spec]) => [`service.endpoints.${name}`, spec]));
 }
 
 const textOf = (value: unknown): string => JSON.stringify(value) ?? 'null';

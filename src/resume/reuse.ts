@@ -268,6 +268,8 @@ function placeOf({ settings, endpoints }: Pick<ReuseParts, 'settings' | 'endpoin
     const where = settings.emulated ? null : `${baseUrl}/${segment}`;
     return [where, operation, deployment, apiVersion, style] as const;
   });
+  // In any order they are the same.
+  places.sort((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
   const [[where, ...others] = [null], second] = places;
   if (second === undefined) return { where, service: [where, ...others] };
   return { where: JSON.stringify(places.map(([each]) => each)), service: places };

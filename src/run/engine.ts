@@ -211,7 +211,7 @@ class Engine {
     this.#flex.looked(since, now, progress);
     if (!this.#flex.isOver) return;
     this.context.log.info('the time in the flex tier is over: rows are called online');
-    this.#local?.worker.setOnline(run, true);
+    this.#local?.worker.setOnline(new Set([run]));
   }
 
   async #produce(): Promise<void> {

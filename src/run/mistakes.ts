@@ -23,9 +23,7 @@ export async function mistakes(
   const { max_tokens, echo } = settings.parameters;
   return [
     ...(settings.limits.lessPacked
-      ? [
-          `limits.prompts_per_request has no effect: a request of the ${settings.operation.name} operation has one row`,
-        ]
+      ? ['limits.prompts_per_request has no effect: a request of the chat operation has one row']
       : []),
     ...braces.map(
       (column) => `the prompt has ${inBraces(column)}, which is sent as it is: ${remedy(column)}`,

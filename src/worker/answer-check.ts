@@ -1,6 +1,6 @@
 import { type AnswerReader, answerReader } from '../answer/answer.js';
 import type { AnswerSpec } from '../core/answer-spec.js';
-import type { CalledOutcome, Completed, Completion, Usage } from '../core/model.js';
+import type { CalledOutcome, Completed, Usage } from '../core/model.js';
 import { withLastText } from '../prompt/prompt-text.js';
 import { followUp } from '../prompt/template.js';
 import type { ChunkRow, OnInvalid } from '../queue/chunk.js';
@@ -91,17 +91,35 @@ function together(answer: Completed, earlier: Completed, last: CalledOutcome): C
   const { completion } = answer;
   const usage = sum(usageOf(earlier), usageOf(last));
   const attempts = last.attempts + (earlier.asked ?? 0);
-  const tiers = inTiers(earlier.completion, last.completion ?? null);
-  return { ...answer, attempts, completion: { ...completion, usage, ...(tiers && { tiers }) } };
+  const tiers = byName(earlier, last, ({ completion }) => [completion?.tier, completion?.tiers]);
+  const endpoints = byName(earlier, last, (outcome) => [outcome.endpoint, outcome.endpoints]);
+  return {
+    ...answer,
+    ...{ attempts, completion: { ...completion, usage, ...(tiers && { tiers }) } },
+    ...(endpoints && { endpoints }),
+  };
 }
 
-/** Null where the row was asked in one tier, or the job asks for none. */
-function inTiers(a: Completion, b: Completion | null): Completion['tiers'] | null {
-  const used = (of: Completion | null) =>
-    of?.tiers ?? (of?.tier !== undefined && of.usage !== null ? { [of.tier]: of.usage } : {});
-  const all: { [tier: string]: Usage } = { ...used(a) };
-  for (const [tier, usage] of Object.entries(used(b))) all[tier] = sum(all[tier] ?? null, usage) ?? usage;
-  return Object.keys(all).length > 1 ? all : null;
+/**
+ * The usage of two outcomes by the names of what each was paid to.
+ * @param of the name of the last call, and the usage of all where there were more
+ * @returns null where the job names none
+ */
+function byName(
+  a: CalledOutcome,
+  b: CalledOutcome,
+  of: (
+    outcome: CalledOutcome,
+  ) => [last: string | undefined, all: { readonly [name: string]: Usage } | undefined],
+): { readonly [name: string]: Usage } | null {
+  const used = new Map<string, Usage>();
+  for (const outcome of [a, b]) {
+    const [last, all] = of(outcome);
+    const usage = usageOf(outcome);
+    const own = all ?? (last !== undefined && usage !== null ? { [last]: usage } : {});
+    for (const [name, each] of Object.entries(own)) used.set(name, sum(used.get(name) ?? null, each) ?? each);
+  }
+  return used.size === 0 ? null : Object.fromEntries(used);
 }
 
 const usageOf = (outcome: CalledOutcome): Usage | null => outcome.completion?.usage ?? null;

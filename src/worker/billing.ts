@@ -79,9 +79,10 @@ export function billedFor(
       const completion = completionOf(verdict);
       if (completion === null) return NO_TOKENS;
       if (completion.usage === null) return reserved;
-      return verdict.oddUsage === 'guessed'
-        ? most(completion.usage, least(verdict.mostUsage ?? reserved, reserved))
-        : atPrice(completion.usage, completion.tier, budget, endpoint);
+      const priced = (usage: Tokens): Tokens => atPrice(usage, completion.tier, budget, endpoint);
+      const billed = priced(completion.usage);
+      if (verdict.oddUsage !== 'guessed') return billed;
+      return most(billed, verdict.mostUsage ? least(priced(verdict.mostUsage), reserved) : reserved);
     }
     case 'retry':
     case 'stop':

@@ -3,7 +3,7 @@ import type { Logger } from 'pino';
 import { within } from '../core/clock.js';
 import type { Problem } from '../core/model.js';
 import { demandOf, type QueueDemand, type ServedQueues, unserved } from '../ops/demand.js';
-import { RUN_LOST_MS, readRuns, readWorkers } from '../ops/heartbeat.js';
+import { observedState, RUN_LOST_MS, readRuns, readWorkers } from '../ops/heartbeat.js';
 import { WorkerHeartbeatSender } from '../ops/heartbeat-sender.js';
 import { queueOfSet, queuesOf, serviceQueue } from '../queue/names.js';
 import type { ServedEndpoint, ServiceAccess } from '../service/endpoint.js';
@@ -150,8 +150,11 @@ export class FleetWorker {
       const seen = readRuns(runs);
       const { wanted, elsewhere } = demandOf(seen, service);
       if (this.#closing === null) this.#meet(wanted, performance.now());
-      for (const { beat } of seen)
-        this.#hands.get(beat.queue)?.worker.setOnline(beat.run, beat.online === true);
+      const online = seen.filter((each) => each.beat.online && observedState(each) === 'running');
+      for (const [queue, { worker }] of this.#hands) {
+        const own = online.filter(({ beat }) => beat.queue === queue);
+        worker.setOnline(new Set(own.map(({ beat }) => beat.run)));
+      }
       await this.#tellOf(elsewhere, performance.now());
     } catch (error) {
       // Current work goes on.

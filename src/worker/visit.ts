@@ -13,7 +13,7 @@ import { answerBytes, LARGEST_ANSWER } from '../service/answer-size.js';
 import { withDeployment } from '../service/endpoint-spec.js';
 import { commonOperation } from '../service/operation.js';
 import type { Tier } from '../service/response.js';
-import type { Final, Unsettled } from '../service/verdict.js';
+import type { Final, Unsettled, Verdict } from '../service/verdict.js';
 import {
   type Answer,
   type InFlight,
@@ -327,14 +327,15 @@ export class Visit {
     if (failure?.kind === 'retry' || failure?.kind === 'no_room')
       log.info({ run: chunk.run, endpoint: lane.name, attempt, ...failure.problem }, 'a call failed');
 
-    const fates = rows.map((row, i) =>
-      fateOf(verdicts[i], row, {
+    const fates = rows.map((row, i) => {
+      const fate = fateOf(this.#at(verdicts[i], lane), row, {
         ...{ asking, attempt, hold: chunk.hold },
         elsewhere: elsewhere || this.host.lanes.own.isPart,
-      }),
-    );
+      });
+      return this.#at(fate, lane);
+    });
     this.#goOn(rows, fates, isDown, lane, elsewhere);
-    const settled = rows.map((row, i) => this.#settlement(row, this.#name, this.#at(fates[i], lane)));
+    const settled = rows.map((row, i) => this.#settlement(row, this.#name, fates[i]));
     const billed = rows.reduce(
       (sum, { most }, i) => plus(sum, billedFor(verdicts[i], most, chunk.budget, lane.name)),
       NO_TOKENS,
@@ -426,9 +427,9 @@ export class Visit {
   }
 
   /** Names the endpoint where there are several. */
-  #at(fate: Fate | undefined, { name }: Lane): Fate | undefined {
-    if (fate?.kind !== 'final' || this.lease.chunk.endpoints.length === 1) return fate;
-    return { ...fate, outcome: { ...fate.outcome, endpoint: name } };
+  #at<T extends Verdict | Fate | undefined>(of: T, { name }: Lane): T | Final {
+    if (of?.kind !== 'final' || this.lease.chunk.endpoints.length === 1) return of;
+    return { ...of, outcome: { ...of.outcome, endpoint: name } };
   }
 
   #named(problem: Problem, lane: Lane): Problem {

@@ -87,7 +87,7 @@ export class ChunkWorker implements Host {
   /** Executions of runs stopped for a fault of their own. */
   readonly #stopped = new Set<string>();
   /** Runs whose rows are called online from now on, whatever tier they ask for. */
-  readonly #online = new Set<string>();
+  #online: ReadonlySet<string> = new Set();
   #closing: Promise<void> | null = null;
   #isLeaving = false;
   /** Ends a pause of this process alone. */
@@ -220,12 +220,11 @@ export class ChunkWorker implements Host {
     return this.#online.has(run);
   }
 
-  /** Tells whether rows of the run are called online. Those that wait for capacity are called at once. */
-  setOnline(run: string, isOnline: boolean): void {
-    if (this.#online.has(run) === isOnline) return;
-    if (isOnline) this.#online.add(run);
-    else this.#online.delete(run);
-    if (isOnline) void this.#promote();
+  /** Tells which runs are called online, and no others. Their rows that wait for capacity are called at once. */
+  setOnline(runs: ReadonlySet<string>): void {
+    const isNew = [...runs].some((run) => !this.#online.has(run));
+    this.#online = runs;
+    if (isNew) void this.#promote();
   }
 
   async #promote(): Promise<void> {

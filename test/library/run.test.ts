@@ -202,6 +202,28 @@ describe('a run into a file', () => {
     });
   });
 
+  it('has scores by a map of ratings, which a retry counts again', async () => {
+    const script: Script = ({ prompt, count }) =>
+      prompt === '1' && count === 1
+        ? { status: 400, json: { error: { message: 'not now' } } }
+        : { json: completionBody({ text: ' good' }) };
+    await scripted(script, async (url) => {
+      const env = environment(url);
+      const output = work.path('rated.csv');
+      const gold = { column: 'stars', map: { good: [4, 5], bad: 1 } };
+      const rated = defineJob({ service, prompt: '{{ id }}', answer: { labels: ['good', 'bad'], gold } });
+      const rows = [5, 4, 1].map((stars, i) => ({ id: i + 1, stars }));
+      const { summary } = await run(rated, { rows, env, output });
+      expect(summary.scores).toMatchObject({ rows: 2, unanswered: 1 });
+      const mended = await retry(output, { job: rated, rows, env });
+      expect(mended.summary.scores).toMatchObject({
+        rows: 3,
+        unanswered: 0,
+        accuracy: { value: expect.closeTo(2 / 3, 3) },
+      });
+    });
+  });
+
   it('is mended by retry, with the same job and rows, and compared', async () => {
     const script: Script = (request) =>
       request.prompt === '3' && request.count === 1

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Tokens } from '../../src/core/model.js';
 import {
+  atPrice,
   type Budget,
   boundsOf,
   budgetProblem,
@@ -53,6 +54,54 @@ describe('the most that a prompt can be billed', () => {
     [{ max_tokens: 5, n: 2, best_of: 4 }, 20],
   ])('with %o is its own tokens and %i of the completion', (parameters, completion) => {
     expect(mostBilled(40, parameters)).toEqual(tokens(40, completion));
+  });
+});
+
+describe('tokens under a budget of endpoints with different prices', () => {
+  const byEndpoint = { west: { prompt: 1, cached: 0.5, completion: 4 }, east: { prompt: 10, completion: 2 } };
+  const money = budget({ cost: 1, prices: { prompt: 10, completion: 4 }, byEndpoint });
+
+  it('count by the price of the endpoint, as a share of the highest, rounded up', () => {
+    expect(atPrice(tokens(100, 10), undefined, money, 'west')).toEqual(tokens(10, 10));
+    expect(atPrice(tokens(100, 10), undefined, money, 'east')).toEqual(tokens(100, 5));
+    expect(atPrice(tokens(101, 1), undefined, money, 'east')).toEqual(tokens(101, 1));
+    expect(atPrice({ ...tokens(100), cached_tokens: 40 }, undefined, money, 'west')).toEqual(tokens(8));
+  });
+
+  it('count in full at an endpoint that is not known, and where the budget has tokens', () => {
+    expect(atPrice(tokens(100, 10), undefined, money, 'north')).toEqual(tokens(100, 10));
+    expect(atPrice(tokens(100, 10), undefined, { ...money, tokens: 1_000 }, 'west')).toEqual(tokens(100, 10));
+    expect(atPrice(tokens(100, 10), undefined, null, 'west')).toEqual(tokens(100, 10));
+  });
+
+  it('count nothing where they cost nothing, also without end', () => {
+    const free = { ...money, byEndpoint: { west: { prompt: 0, completion: 0 } } };
+    expect(atPrice(tokens(100, Number.POSITIVE_INFINITY), undefined, free, 'west')).toEqual(tokens(0, 0));
+  });
+
+  it('cost at the highest prices no less than at their own', () => {
+    const figure = fc.double({ min: 0, max: 100, noNaN: true });
+    const each = fc.record({ prompt: figure, completion: figure });
+    const count = fc.nat(1_000_000);
+    fc.assert(
+      fc.property(each, each, count, count, (west, east, prompt, completion) => {
+        const prices = {
+          prompt: Math.max(west.prompt, east.prompt),
+          completion: Math.max(west.completion, east.completion),
+        };
+        const counted = atPrice(
+          tokens(prompt, completion),
+          undefined,
+          { ...money, prices, byEndpoint: { west, east } },
+          'west',
+        );
+        const paid = (prompt * west.prompt + completion * west.completion) / 1_000;
+        const seen =
+          (counted.prompt_tokens * prices.prompt + counted.completion_tokens * prices.completion) / 1_000;
+        expect(seen).toBeGreaterThanOrEqual(paid * (1 - 1e-9));
+        expect(seen).toBeLessThanOrEqual((paid + (prices.prompt + prices.completion) / 1_000) * (1 + 1e-9));
+      }),
+    );
   });
 });
 

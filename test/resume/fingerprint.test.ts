@@ -18,6 +18,18 @@ describe('a job that changed since its run began', () => {
     return 'the same';
   };
 
+  it('may have its endpoints in another order', () => {
+    const at = (name: string, deployment = name) => ({
+      ...{ name, deployment, base_url: 'https://a.example', key: 'A_KEY' },
+    });
+    const jobOf = (...endpoints: object[]) => ({ service: { endpoints } });
+    const before = jobOf(at('west'), at('east'));
+    expect(refusal(before, jobOf(at('east'), at('west')))).toBe('the same');
+    expect(refusal(before, jobOf(at('east'), at('west', 'other')))).toContain(
+      'service.endpoints.west.deployment ("west" then, "other" now)',
+    );
+  });
+
   it('is told by what its values were and are', () => {
     expect(refusal({}, {})).toBe('the same');
     const parameters = refusal(

@@ -29,6 +29,7 @@ describe('a job with several endpoints', () => {
     scripts: { west: Script; east: Script },
     limits: object = {},
     route: 'balance' | 'in_order' = 'balance',
+    prompt = '{{ id }}',
   ) {
     const [west, east] = await Promise.all([
       startScriptedService(scripts.west),
@@ -52,7 +53,7 @@ describe('a job with several endpoints', () => {
       const job = defineJob({
         name,
         service: { endpoints: [endpoint('west', west), endpoint('east', east)], route },
-        prompt: '{{ id }}',
+        prompt,
         ...{ limits: { concurrency: 8, chunk_size: 10, ...limits } },
       });
       const all = Array.from({ length: rows }, (_, i) => ({ id: i + 1 }));
@@ -239,6 +240,24 @@ describe('a job with several endpoints', () => {
     expect(summary.endpoints?.['east']?.rows).toBeGreaterThan(0);
   });
 
+  it('keeps a budget of money at the prices of each, and spends most of it', async () => {
+    const counted: Script = ({ prompt }) => ({
+      json: completionBody({ text: prompt, prompt_tokens: Buffer.byteLength(prompt) }),
+    });
+    const { west, east, go } = await begin(
+      { west: counted, east: counted },
+      { budget: { cost: 50 } },
+      'balance',
+      `Review {{ id }}: ${'so '.repeat(30)}`,
+    );
+    const summary = await go(200);
+    expect(summary.stopped).toMatch(/^budget: limits\.budget\.cost is 50/);
+    expect(west.calls()).toBeGreaterThan(0);
+    expect(east.calls()).toBeGreaterThan(0);
+    expect(summary.cost).toBeLessThanOrEqual(50);
+    expect(summary.cost).toBeGreaterThan(40);
+  });
+
   it('asks one of them again for rows that failed, and adds up what each has cost', async () => {
     let mended = false;
     const bad: Script = (request) =>
@@ -293,6 +312,12 @@ describe('a job whose endpoints have both operations', () => {
     expect(summary).toMatchObject({ stopped: null, rows: { completed: 40 }, calls: { sent: 48 } });
     expect(summary.answer_sources).toMatchObject({ read: 32, escalated: 8 });
     expect(west.calls() + east.calls()).toBe(48);
+    // Also where a row was asked at both.
+    for (const [name, { calls }] of Object.entries({ west, east }))
+      expect(summary.endpoints?.[name]).toMatchObject({
+        calls: calls(),
+        usage: { prompt_tokens: 10 * calls() },
+      });
     expect(west.requests.every(({ url }) => url.includes('/d-west/completions'))).toBe(true);
     expect(east.requests.every(({ url }) => url.endsWith('/v1/chat/completions'))).toBe(true);
     for (const row of work.records('both.csv')) {

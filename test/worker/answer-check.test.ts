@@ -92,6 +92,28 @@ it('keeps the answer that there is when a later call fails or is filtered, and w
   expect(chunk.lasting(row(2), failed)).toBe(failed);
 });
 
+it('says what was paid to each endpoint and in each tier, also when the last call fails', () => {
+  const at = (text: string, endpoint: string, tier: string): Completed => {
+    const whole = said(text);
+    return { ...whole, endpoint, completion: { ...whole.completion, tier } };
+  };
+  const usage = (calls: number) => expect.objectContaining({ prompt_tokens: 10 * calls });
+  const chunk = asking();
+  chunk.judge(row(), at('maybe', 'west', 'flex'));
+  chunk.judge(row(), at('perhaps', 'east', 'flex'));
+  const lost = { ...failed, endpoint: 'east' };
+  expect(chunk.lasting(row(), lost)).toMatchObject({
+    endpoint: 'east',
+    endpoints: { west: usage(1), east: usage(1) },
+    completion: { tier: 'flex', tiers: { flex: usage(2) } },
+  });
+  expect(chunk.judge(row(), at('no', 'west', 'online')).outcome).toMatchObject({
+    endpoint: 'west',
+    endpoints: { west: usage(2), east: usage(1) },
+    completion: { tier: 'online', tiers: { flex: usage(2), online: usage(1) } },
+  });
+});
+
 it('goes on where an earlier lease has ended', () => {
   const before = asking();
   const { outcome: interim } = before.judge(row(), said('maybe'));

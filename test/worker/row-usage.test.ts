@@ -312,4 +312,24 @@ describe('what an answer of the flex tier counts in the ledger', () => {
     const lack: Verdict = { kind: 'no_capacity', problem: { code: 'no_capacity', message: '' } };
     expect(billedFor(lack, reserved, budget)).toEqual({ prompt_tokens: 0, completion_tokens: 0 });
   });
+
+  it('is the price of our own count where the service counts none, and never more than was reserved', () => {
+    const budget = { tokens: null, cost: 1, prices };
+    const guessed = (completion_tokens: number): Verdict => ({
+      ...of('flex'),
+      ...{ oddUsage: 'guessed', mostUsage: { prompt_tokens: 120, completion_tokens } },
+    });
+    expect(billedFor(guessed(16), reserved, budget)).toEqual({ prompt_tokens: 60, completion_tokens: 8 });
+    expect(billedFor(guessed(Number.POSITIVE_INFINITY), reserved, budget)).toEqual({
+      prompt_tokens: 60,
+      completion_tokens: 20,
+    });
+    const byEndpoint = { west: prices, east: { prompt: 20, completion: 40 } };
+    const several = { ...budget, prices: { prompt: 20, completion: 40 }, byEndpoint };
+    const atWest = { prompt_tokens: 20, completion_tokens: 2 };
+    expect(billedFor(guessed(Number.POSITIVE_INFINITY), atWest, several, 'west')).toEqual({
+      prompt_tokens: 6,
+      completion_tokens: 2,
+    });
+  });
 });

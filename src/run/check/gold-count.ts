@@ -8,7 +8,7 @@ export interface GoldCounts {
   readonly column: string;
   /** Rows with one. */
   readonly rows: number;
-  /** How often each label or number is right, the most frequent first; empty for JSON. Of a row with several, each. */
+  /** How often each label or number is right, the most frequent first, but whole numbers by size; empty for JSON. Of a row with several, each. */
   readonly answers: { readonly [answer: string]: number };
   /** Values that have no place in `answer.gold.map`, and their rows: the first 20 of them. */
   readonly unmapped: { readonly [value: string]: number };
