@@ -33,9 +33,11 @@ it.each<[string, SlotServerOptions, concurrency: number, rows: number, operation
     );
     const { counts, underWay } = server;
     expect(work.json('out.summary.json')).toMatchObject({ calls: { sent: counts.calls } });
-    // How many are cut depends on how busy this machine is; test/pace/late-calls.test.ts counts them on a clock of its own.
-    const later = underWay.slice(-Math.floor(rows / 2)).sort((a, b) => a - b);
-    expect(later[Math.floor(later.length / 2)], `${underWay}`).toBeLessThanOrEqual(concurrency / 2);
+    // How many are cut, and when more are tried again, depends on how busy this machine is; test/pace/late-calls.test.ts
+    // counts that on a clock of its own.
+    const later = underWay.slice(underWay.indexOf(Math.max(...underWay)));
+    const few = later.filter((calls) => calls <= concurrency / 2);
+    expect(few.length, `${underWay}`).toBeGreaterThanOrEqual(concurrency / 2);
   },
 );
 
