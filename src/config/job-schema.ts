@@ -115,7 +115,7 @@ const serviceSchema = z
 
 /** That of all endpoints. */
 const operationIn = ({ endpoints, operation }: z.output<typeof serviceSchema>): Operation =>
-  commonOperation(endpoints ?? [{ operation }]);
+  commonOperation(endpoints?.map((each) => each.operation) ?? [operation]);
 
 const inputSchema = z.strictObject({
   path: text.describe(
@@ -901,8 +901,8 @@ export const jobSchema = jobFileSchema.transform((file) => {
   });
   return {
     ...job,
-    /** What rows are made and read for: what the endpoints have in common. */
-    operation,
+    /** Of the endpoints. Rows are made and read for what they have in common. */
+    operations: [...new Set(endpoints.map(({ spec }) => spec.operation))],
     /** What rows are counted for: no other endpoint has a smaller context window. */
     endpoint: endpoints.map(({ spec }) => spec).reduce(narrower),
     endpoints,

@@ -8,6 +8,7 @@ import type { OriginColumn } from '../output/result-columns.js';
 import type { ReuseSettings } from '../prompt/reuse-keys.js';
 import type { Budget } from '../pace/budget.js';
 import { mapped, type Several } from '../service/endpoint-spec.js';
+import { commonOperation } from '../service/operation.js';
 import { listedLogprobs } from '../service/parameters.js';
 import { formatNamed, formatOfName } from '../source/format.js';
 import type { JobEndpoint } from './endpoints-schema.js';
@@ -161,7 +162,7 @@ export function logLevelOf(value: string): LogLevel {
 
 export type RecordSettings = Pick<
   Settings,
-  | 'operation'
+  | 'operations'
   | 'endpoints'
   | 'flex'
   | 'gold'
@@ -183,7 +184,7 @@ export function recordOptions(job: RecordSettings): RecordedJob {
     answer: answerReader(job.answer),
     select: output.columns ?? undefined,
     formulas: output.formulas,
-    tellsMore: job.operation.tellsMore,
+    tellsMore: commonOperation(job.operations).tellsMore,
     hasEndpoints: job.endpoints.length > 1,
     hasTiers: job.flex !== null,
     origins: originColumns(job.reuse),

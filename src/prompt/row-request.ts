@@ -1,7 +1,7 @@
 import { UsageError } from '../core/errors.js';
 import type { Json, Message, Outcome, Parameters, Problem, Prompt, Row } from '../core/model.js';
 import { unknownNames } from '../core/nearest.js';
-import type { Operation } from '../service/operation.js';
+import { commonOperation, type Operation, type OperationName } from '../service/operation.js';
 import { checkParameters, type ParametersSchema, parameterFromText } from '../service/parameters.js';
 import { shownText } from './prompt-text.js';
 import { compileTemplate, type Template, type TemplateInput } from './template.js';
@@ -46,7 +46,7 @@ interface Asked {
 interface RequestJob
   extends Asked,
     Pick<RequestPlan, 'require' | 'rowParameters' | 'parameters' | 'fixedParameters'> {
-  readonly operation: Operation;
+  readonly operations: readonly OperationName[];
 }
 
 /**
@@ -58,7 +58,8 @@ export function requestPlan(
   input: TemplateInput,
   fits: FitsContext = () => null,
 ): RequestPlan {
-  const { operation, require, rowParameters, parameters, fixedParameters } = job;
+  const { operations, require, rowParameters, parameters, fixedParameters } = job;
+  const operation = commonOperation(operations);
   checkColumns('input.require', require, input);
   checkColumns('row_parameters', rowParameters, input);
   const plan = { operation, require, rowParameters, parameters, fixedParameters, fits };

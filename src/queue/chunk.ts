@@ -152,7 +152,7 @@ export function decodeChunk(data: unknown): Chunk | null {
   const common = commonOf(data.common);
   const rows = parseJson(data.rows);
   if (common === null || !Array.isArray(rows) || rows.length === 0) return null;
-  const operation = commonOperation(common.endpoints);
+  const operation = commonOperation(common.endpoints.map((each) => each.operation));
   if (!rows.every(isRow(operation))) return null;
   const { run, x: execution, first } = data;
   const { endpoints, promptsPerRequest, parameters, tier, budget, hold, asks } = common;

@@ -12,6 +12,7 @@ import { checkColumns, type RequestPlan, requestPlan } from '../prompt/row-reque
 import { contextCheck, loadTokenizer } from '../prompt/tokens.js';
 import type { RowRecord } from '../resume/committer.js';
 import { modelBehind } from '../service/catalogue.js';
+import { commonOperation } from '../service/operation.js';
 import type { Survey } from '../source/source.js';
 
 /** What happens to every row, decided before the first is sent. Pure. */
@@ -141,8 +142,8 @@ function checkBeginnings({ endpoint, answer }: Settings): void {
   );
 }
 
-const noRequests = ({ operation }: Settings): RequestPlan => ({
-  operation,
+const noRequests = ({ operations }: Settings): RequestPlan => ({
+  operation: commonOperation(operations),
   ...{ template: null, require: [], rowParameters: [], parameters: {}, fixedParameters: null },
   fits: () => null,
 });

@@ -177,8 +177,8 @@ const either: Operation = {
 };
 
 /** What endpoints have in common that share their rows. */
-export const commonOperation = (endpoints: readonly { readonly operation: OperationName }[]): Operation => {
-  const [first = 'completions', ...others] = new Set(endpoints.map(({ operation }) => operation));
+export const commonOperation = (names: readonly OperationName[]): Operation => {
+  const [first = 'completions', ...others] = new Set(names);
   return others.length === 0 ? BY_NAME[first] : either;
 };
 

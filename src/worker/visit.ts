@@ -158,7 +158,7 @@ export class Visit {
   async #send(rows: readonly ChunkRow[], route: Route): Promise<void> {
     const { asking, attempt, chunk } = this.lease;
     const asked = asking === null ? rows : rows.map((row) => asking.next(row));
-    const { promptsPerCall } = commonOperation(chunk.endpoints);
+    const { promptsPerCall } = commonOperation(chunk.endpoints.map(({ operation }) => operation));
     const most = route.packSize(Math.min(chunk.promptsPerRequest, promptsPerCall), attempt);
     await this.#takeTurns(packs(asked, most, this.#chunkAt(route.lanes[0]).parameters), route);
     // Now, not with the next attempt: neither the rows nor the service are at fault.

@@ -96,9 +96,13 @@ describeEachStore('odd beats', (under, kind) => {
       `promptmill_rows_total{job="review-sentiment",run="${SOUND}",outcome="completed"} 460`,
     );
     expect(metrics).not.toMatch(/(NaN|Infinity|undefined)$/m);
-    for (const { id } of [...oddBeats(), { id: SOUND }])
-      for (const path of [`/api/runs/${id}`, `/runs/${id}/summary.json`])
-        expect((await get(path)).status, path).toBeOneOf([200, 404]);
+    // At once: on a busy machine each takes the two seconds that the store is waited for.
+    const paths = [...oddBeats(), { id: SOUND }].flatMap(({ id }) => [
+      `/api/runs/${id}`,
+      `/runs/${id}/summary.json`,
+    ]);
+    const statuses = await Promise.all(paths.map(async (path) => (await get(path)).status));
+    for (const [i, status] of statuses.entries()) expect(status, paths[i]).toBeOneOf([200, 404]);
     expect((await get('/queues')).status).toBe(200);
   });
 

@@ -2,7 +2,6 @@ import { describe, expect, it, test } from 'vitest';
 import { UsageError } from '../../src/core/errors.js';
 import type { Json, Parameters, Row } from '../../src/core/model.js';
 import { type FixedParameters, requestPlan, rowRequest } from '../../src/prompt/row-request.js';
-import { commonOperation } from '../../src/service/operation.js';
 import { csv } from '../../src/source/csv.js';
 import type { InputFormat } from '../../src/source/input.js';
 import { jsonl } from '../../src/source/jsonl.js';
@@ -25,7 +24,7 @@ function plan(
 ) {
   return requestPlan(
     {
-      ...{ operation: commonOperation([]), prompt: null, require: [], rowParameters: [] },
+      ...{ operations: ['completions'], prompt: null, require: [], rowParameters: [] },
       ...{ parameters: {}, fixedParameters: null, system: null, messages: null, ...job },
     },
     { name: 'in.jsonl', ...input },

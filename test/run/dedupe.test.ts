@@ -3,7 +3,6 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { requestPlan } from '../../src/prompt/row-request.js';
 import { sentAgain } from '../../src/run/producer.js';
-import { commonOperation } from '../../src/service/operation.js';
 import { csv } from '../../src/source/csv.js';
 import { Workplace } from '../support/promptmill.js';
 import {
@@ -220,7 +219,7 @@ it('a chunk that is put into the queue again leaves its copies out', () => {
     looked: each,
   }));
   const job = {
-    ...{ operation: commonOperation([]), prompt: '{{ q }}', require: ['q'] },
+    ...{ operations: ['completions'] as const, prompt: '{{ q }}', require: ['q'] },
     ...{ rowParameters: [], parameters: {}, fixedParameters: null, system: null, messages: null },
   } as const;
   const requests = requestPlan(job, { name: 'in.csv', columns: ['q'], format: csv });

@@ -8,6 +8,7 @@ import { terminalText } from '../../render/terminal-text.js';
 import { assertNotInput } from '../../resume/output-checks.js';
 import { outputFiles } from '../../resume/output-files.js';
 import { modelBehind } from '../../service/catalogue.js';
+import { commonOperation } from '../../service/operation.js';
 import { nameOf, rows } from '../../source/source.js';
 import { checkSteps } from '../finishing.js';
 import { type Input, openInput } from '../input.js';
@@ -117,9 +118,10 @@ async function inspect(
 }
 
 /** The tokenizer of the model. A deployment of unknown name may hold any model: the newest is assumed. */
-function countingFor({ endpoint, operation }: Settings): Counting {
+function countingFor({ endpoint, operations }: Settings): Counting {
   const model = modelBehind(endpoint);
-  if (model === null) return { encoding: operation.encoding, assumed: true, contextWindow: null };
+  if (model === null)
+    return { encoding: commonOperation(operations).encoding, assumed: true, contextWindow: null };
   return { encoding: model.encoding, assumed: false, contextWindow: model.contextWindow };
 }
 
