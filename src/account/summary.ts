@@ -87,6 +87,8 @@ const detailsSchema = z.object({
     /** Billed for all calls, also for those whose answers are not in the output. */
     prompt_tokens: z.int(),
     completion_tokens: z.int(),
+    /** When its first call in the flex tier was, in ms since 1970; absent in other tiers. */
+    flex_since: amount.exactOptional(),
   }),
   /** Bytes of the input file. */
   input_bytes: amount,

@@ -146,6 +146,7 @@ export const takenFrom = (summary: FinishedSummary) => ({
     completion_tokens: summary.details.state.completion_tokens,
     ...countersOf(summary.endpoints),
   },
+  ...(summary.details.state.flex_since !== undefined && { flex_since: summary.details.state.flex_since }),
   tally: summary.details.tally,
   timeline: summary.details.timeline,
   since: {

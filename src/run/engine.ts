@@ -156,6 +156,7 @@ class Engine {
     });
     const worker = this.#local?.worker;
     this.#recount(halt.reason === null ? 0 : this.#kept);
+    this.#noteFlex(steadyNow());
     const gone = this.#local?.sender.end();
     if (end !== 'away') await gone;
     this.#events.emit({ type: 'run ended', known: this.#watchdog.known });
@@ -201,11 +202,18 @@ class Engine {
     if (committer.unreadSince !== null && this.context.halt.reason === null) lease.keep().catch(this.#failed);
   }
 
+  /** Its time in the tier begins with its first call. */
+  #noteFlex(now: number): void {
+    const { committer } = this.parts;
+    const isFlex = this.settings.flex !== null && !this.#flex.isOver;
+    if (isFlex && committer.manifest.calls.sent > 0) committer.inFlex(now);
+  }
+
   /** What waits for capacity is called online as soon as the time in flex is over. */
   #lookAtFlex(now: number): void {
     const { committer } = this.parts;
     if (this.settings.flex === null || this.#flex.isOver) return;
-    if (committer.manifest.calls.sent > 0) committer.inFlex(now);
+    this.#noteFlex(now);
     const { flex_since: since = null, run, tally } = committer.manifest;
     const progress = { ranMs: committer.ranMs, longestMs: tally.latency?.max ?? 0, ...this.#speed.ahead };
     this.#flex.looked(since, now, progress);

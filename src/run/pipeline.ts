@@ -318,6 +318,7 @@ function summaryParts(
         execution: manifest.execution,
         prompt_tokens: manifest.calls.prompt_tokens,
         completion_tokens: manifest.calls.completion_tokens,
+        ...(manifest.flex_since !== undefined && { flex_since: manifest.flex_since }),
       },
       limits: limitsOf(settings),
       input_bytes: input.survey.bytes,
