@@ -925,7 +925,7 @@ export const jobSchema = jobFileSchema.transform((file) => {
     messages,
     parameters: parametersFor(operation),
     /** The same, as each operation of the endpoints sends them. */
-    parametersOf: Object.fromEntries(
+    parametersByOperation: Object.fromEntries(
       endpoints.map(({ spec }) => [spec.operation, parametersFor(operationOf(spec))]),
     ) as ByOperation<Parameters>,
     rowParameters,

@@ -35,7 +35,7 @@ export class Producer {
     /** Null in a job that asks for none. */
     tier: Tier | null = null,
   ) {
-    const { endpoints, parametersOf: parameters, limits } = settings;
+    const { endpoints, parametersByOperation: parameters, limits } = settings;
     const { run, execution } = parts.committer.manifest;
     const orphaned = Math.max(0, parts.before.in_flight);
     this.#common = {

@@ -11,7 +11,7 @@ import type { Several } from '../service/endpoint-spec.js';
 import type { Store } from '../store/store.js';
 import { Batcher } from './batcher.js';
 import type { CallEnded } from './caller.js';
-import type { Served } from './lanes.js';
+import type { Served } from './lane.js';
 import { ChunkWorker, type WorkerContext } from './worker.js';
 
 /** Time between two reads of the run heartbeats, in ms; jittered, so that a fleet spreads its reads. */

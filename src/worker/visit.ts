@@ -30,7 +30,8 @@ import { type BudgetWait, GONE_MS } from './budget-wait.js';
 import { parametersOf } from './caller.js';
 import type { Task } from './fair-limit.js';
 import { cutOffRow, type Fate, failedRow, fateOf } from './fate.js';
-import type { Lane, Lanes, Route } from './lanes.js';
+import type { Lane } from './lane.js';
+import type { Lanes, Route } from './route.js';
 
 /** Pause before rows return to the queue because the store refused, in ms. */
 const STORE_PAUSE_MS = 1_000;
@@ -330,7 +331,7 @@ export class Visit {
     const fates = rows.map((row, i) => {
       const fate = fateOf(this.#at(verdicts[i], lane), row, {
         ...{ asking, attempt, hold: chunk.hold },
-        elsewhere: elsewhere || this.host.lanes.own.isPart,
+        elsewhere: elsewhere || this.host.lanes.own.isPartial,
       });
       return this.#at(fate, lane);
     });
@@ -345,7 +346,7 @@ export class Visit {
     if (problem === null) return;
     await this.host.stop(chunk, this.#named(problem, lane));
     // The rows of a part's last endpoint go back to the queue.
-    if (!this.host.lanes.own.isPart) this.#wanted = false;
+    if (!this.host.lanes.own.isPartial) this.#wanted = false;
   }
 
   /** Notes how the rows of a call go on. */

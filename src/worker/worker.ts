@@ -22,7 +22,8 @@ import { AnswerCheck } from './answer-check.js';
 import type { Batcher, Totals } from './batcher.js';
 import { MostBilled } from './billing.js';
 import { BudgetWait } from './budget-wait.js';
-import { type CallContext, Lanes, type Served } from './lanes.js';
+import type { CallContext, Served } from './lane.js';
+import { Lanes } from './route.js';
 import { type Host, type Lease, Visit } from './visit.js';
 
 /**
@@ -363,7 +364,7 @@ export class ChunkWorker implements Host {
       case 'done':
         return;
       case 'wait':
-        if (!this.lanes.own.isPart) throw new RateLimitError();
+        if (!this.lanes.own.isPartial) throw new RateLimitError();
         this.#restFor(this.waitingMs);
         break;
       case 'retry':
@@ -387,7 +388,7 @@ export class ChunkWorker implements Host {
    * runs of one state directory share their pauses but not their queues.
    */
   async #keepEntries(ms: number): Promise<void> {
-    if (this.lanes.own.isPart) return this.#restFor(ms);
+    if (this.lanes.own.isPartial) return this.#restFor(ms);
     await this.#queue
       .rateLimit(ms)
       .catch((error) => this.context.log.debug({ err: error }, 'the queue refused to pause'));
@@ -412,8 +413,8 @@ export class ChunkWorker implements Host {
   async stop(chunk: ChunkAt, problem: Problem): Promise<void> {
     const { store, ownRun } = this.context;
     const { run, execution } = chunk;
-    const { isPart } = this.lanes.own;
-    if (problem.code === 'budget' || (OF_THE_RUN.has(problem.code) && run !== ownRun && !isPart)) {
+    const { isPartial } = this.lanes.own;
+    if (problem.code === 'budget' || (OF_THE_RUN.has(problem.code) && run !== ownRun && !isPartial)) {
       await store.ledger.stop(run, execution, problem);
       this.#stopped.add(executionOf(chunk));
       return;
@@ -422,7 +423,7 @@ export class ChunkWorker implements Host {
     for (const { pacer } of this.lanes.all) pacer.close();
     this.context.onStop(problem);
     await this.#worker.pause(true);
-    if (!isPart) await store.ledger.stop(run, execution, problem);
+    if (!isPartial) await store.ledger.stop(run, execution, problem);
   }
 
   /**

@@ -189,7 +189,7 @@ describe('several endpoints', () => {
     const job = jobOf(
       `service: { endpoints: [${both}] }\nparameters: { max_tokens: 5 }\nanswer: { labels: [a, b], confidence: logprobs }\n`,
     );
-    expect(job.parametersOf).toEqual({
+    expect(job.parametersByOperation).toEqual({
       completions: { max_tokens: 5, logprobs: 5, temperature: 0 },
       chat: { max_tokens: 5, logprobs: true, top_logprobs: 5, temperature: 0 },
     });

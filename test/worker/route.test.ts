@@ -7,7 +7,8 @@ import type { Several } from '../../src/service/endpoint-spec.js';
 import type { Cell } from '../../src/store/key-value.js';
 import type { Store } from '../../src/store/store.js';
 import type { Batcher } from '../../src/worker/batcher.js';
-import { type Lane, Route, type Served } from '../../src/worker/lanes.js';
+import type { Lane, Served } from '../../src/worker/lane.js';
+import { Route } from '../../src/worker/route.js';
 import { servedEndpoint } from '../support/served-endpoint.js';
 
 /** Of a store, only what the pace needs. */

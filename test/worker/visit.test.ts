@@ -17,7 +17,8 @@ import { Batcher, mostPrefetched } from '../../src/worker/batcher.js';
 import { BudgetWait } from '../../src/worker/budget-wait.js';
 import type { Caller } from '../../src/worker/caller.js';
 import { FairLimit, TaskLine } from '../../src/worker/fair-limit.js';
-import type { Lane, Route } from '../../src/worker/lanes.js';
+import type { Lane } from '../../src/worker/lane.js';
+import type { Route } from '../../src/worker/route.js';
 import { type Host, Visit, type VisitEnd } from '../../src/worker/visit.js';
 import { outcome } from '../store/samples.js';
 

@@ -17,7 +17,7 @@ import { type Plan, planRows } from '../plan.js';
 import { CHUNK_BYTES } from '../producer.js';
 import type { RunContext } from '../run-context.js';
 import { type CheckReport, type Counting, checkReport } from './check-report.js';
-import { GoldCount, type WithGold } from './gold-count.js';
+import { GoldCount } from './gold-count.js';
 import { type Inspected, Inspection } from './inspection.js';
 
 /** No key, no address. */
@@ -85,9 +85,8 @@ async function inspect(
   settings: Settings,
   counting: Counting,
   context: CheckContext,
-): Promise<Inspected & WithGold> {
+): Promise<Inspected> {
   const { gold } = settings;
-  const golds = GoldCount.of(settings, settings.input.name);
   const inspection = new Inspection({
     count: promptCounter(loadTokenizer(counting.encoding), plan.requests.operation.overhead),
     contextWindow: counting.contextWindow,
@@ -95,6 +94,7 @@ async function inspect(
     require: settings.input.require,
     parameters: settings.parameters,
     dedupe: settings.reuse.dedupe,
+    golds: GoldCount.of(settings, settings.input.name),
     goldInPrompt: gold !== null && plan.requests.template?.names.includes(gold) ? gold : null,
     grouping: {
       chunkSize: settings.limits.chunkSize,
@@ -108,10 +108,9 @@ async function inspect(
       if (row.number > input.total) break;
       context.halt.signal.throwIfAborted();
       inspection.add(row, rowRequest(row, plan.requests));
-      golds?.add(row);
       progress.update({ done: inspection.rows, failed: inspection.failing });
     }
-    return { ...inspection.result(), gold: golds?.result() ?? null };
+    return inspection.result();
   } finally {
     progress.stop();
   }

@@ -4,7 +4,7 @@ import type { Parameters } from '../../core/model.js';
 import { isRepeatable } from '../../prompt/reuse-keys.js';
 import type { Encoding } from '../../prompt/tokens.js';
 import { deploymentsOf } from '../../service/endpoint-spec.js';
-import type { GoldCounts, WithGold } from './gold-count.js';
+import type { GoldCounts } from './gold-count.js';
 import type { Inspected, RenderedPrompt } from './inspection.js';
 import { assumed, costRange, EXACT, type Quote, quote, type Range, totalTokens } from './quote.js';
 
@@ -129,7 +129,7 @@ export function checkReport(
     readonly template: { readonly names: readonly string[]; readonly tokens: number } | null;
   },
   counting: Counting,
-  inspected: Inspected & WithGold,
+  inspected: Inspected,
 ): CheckReport {
   const { job, endpoint, endpoints, input, prices, parameters, answer, onInvalid, reuse, limits } = settings;
   const { tokens, duplicates, first_prompt: first } = inspected;

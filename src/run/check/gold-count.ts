@@ -14,11 +14,6 @@ export interface GoldCounts {
   readonly unmapped: { readonly [value: string]: number };
 }
 
-/** What an inspection found, with them; null for a job without. */
-export interface WithGold {
-  readonly gold: GoldCounts | null;
-}
-
 /** Most answers and values that are kept apart. */
 const MOST = { answers: 1_000, unmapped: 20 } as const;
 const LONGEST_VALUE = 60;

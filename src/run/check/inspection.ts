@@ -7,6 +7,7 @@ import { emptyFields, type RowRequest } from '../../prompt/row-request.js';
 import { answerBytes, LARGEST_ANSWER } from '../../service/answer-size.js';
 import { candidatesOf, DEFAULT_MAX_TOKENS } from '../../service/parameters.js';
 import { CommonBeginning } from './common-beginning.js';
+import type { GoldCount, GoldCounts } from './gold-count.js';
 import { added, NO_TOKENS, type TokenSums } from './quote.js';
 
 export interface InspectionRules {
@@ -20,6 +21,8 @@ export interface InspectionRules {
   readonly parameters: Parameters;
   readonly grouping: Grouping;
   readonly dedupe: boolean;
+  /** Counts the right answers; `null` for a job without. */
+  readonly golds: GoldCount | null;
   /** `answer.gold` if the template names it, else `null`. */
   readonly goldInPrompt: string | null;
 }
@@ -49,6 +52,8 @@ export interface Inspected {
   /** `code` is the row's future `error_code`. */
   readonly problems: readonly Finding[];
   readonly warnings: readonly Finding[];
+  /** `null` for a job without `answer.gold`. */
+  readonly gold: GoldCounts | null;
   readonly tokens: TokenSums;
   /** Share of the prompts not in Latin script, from 0 to 1: by tokens, estimated from bytes per character. */
   readonly other_scripts: number;
@@ -94,6 +99,7 @@ export class Inspection {
 
   add(row: Row, request: RowRequest): void {
     this.#total++;
+    this.rules.golds?.add(row);
     if (request.kind === 'settled') {
       this.#requests.pass(row.bytes);
       this.#settled(row, request.outcome);
@@ -120,6 +126,7 @@ export class Inspection {
       skipped: this.#skipped.toList(),
       problems: this.#problems.toList(),
       warnings: this.#warnings.toList(),
+      gold: this.rules.golds?.result() ?? null,
       tokens: this.#tokens,
       other_scripts: this.#otherScripts / Math.max(1, this.#tokens.prompt_tokens),
       longest_prompt: this.#longest,

@@ -13,6 +13,7 @@ const RULES: InspectionRules = {
       .filter((word) => word !== '').length,
   contextWindow: 20,
   dedupe: false,
+  golds: null,
   goldInPrompt: null,
   tokensPerMinute: null,
   require: ['review', 'product'],
