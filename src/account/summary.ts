@@ -125,6 +125,8 @@ export const summarySchema = z.object({
   job: words,
   /** As given; absent for a job that is no file. */
   job_file: z.exactOptional(words),
+  /** Other values for fields of that file, as `path=value`; absent if none. */
+  job_set: z.exactOptional(z.array(words)),
   deployment: words,
   api_version: words,
   /** An emulator answered (`--emulate`), not the service. */
@@ -228,6 +230,7 @@ export interface SummaryParts
     | 'run'
     | 'job'
     | 'job_file'
+    | 'job_set'
     | 'deployment'
     | 'api_version'
     | 'emulated'
@@ -278,6 +281,7 @@ export function summarise(parts: SummaryParts): StoredSummary {
     run: parts.run,
     job: parts.job,
     ...(parts.job_file !== undefined && { job_file: parts.job_file }),
+    ...(parts.job_set !== undefined && { job_set: parts.job_set }),
     deployment: parts.deployment,
     api_version: parts.api_version,
     emulated: parts.emulated,

@@ -10,10 +10,10 @@ import { checkJob } from '../run/check/check-job.js';
 import { type CheckReport, checkExitCode } from '../run/check/check-report.js';
 import { assertProgram } from '../run/on-finish.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
-import { CONCURRENCY, concurrency, openJob, wholeNumber } from './job.js';
+import { CONCURRENCY, concurrency, openJob, SET, wholeNumber } from './job.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
-interface Options extends Pick<RunFlags, 'input' | 'format' | 'limit' | 'concurrency'> {
+interface Options extends Pick<RunFlags, 'input' | 'format' | 'limit' | 'concurrency' | 'set'> {
   readonly json?: boolean;
   readonly quiet?: boolean;
 }
@@ -44,6 +44,7 @@ export function checkCommand(exit: Exit): Command {
       `format of the input: ${either(INPUT_FORMAT_NAMES)} (default: from its name)`,
     )
     .option(...CONCURRENCY, concurrency)
+    .option(...SET)
     .option('--limit <n>', 'only the first n rows', wholeNumber)
     .option('--json', 'print the report as JSON on standard output')
     .option('--quiet', 'print no progress, and only the report of --json')

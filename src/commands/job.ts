@@ -11,7 +11,7 @@ import type { FoundOutput } from '../resume/finished-output.js';
 /** @throws UsageError for a job that cannot run, whatever its input */
 export function openJob(path: string, flags: RunFlags): OpenedJob {
   const environment = readEnvironment(process.env);
-  return openedJob(readJobFile(path, environment), environment, flags);
+  return openedJob(readJobFile(path, environment, flags.set), environment, flags);
 }
 
 /** The job of a finished output, which says how to read its answers. */
@@ -26,7 +26,7 @@ export interface AnsweredJob {
  */
 export function openAnswered(found: FoundOutput, named: string | undefined): AnsweredJob {
   const file = jobOfOutput(found, named);
-  const { settings } = openJob(file, {});
+  const { settings } = openJob(file, { set: named === undefined ? found.jobSet : [] });
   if (settings.answer.kind !== 'text') return { settings, file };
   throw new UsageError(
     'no_answer',
@@ -36,6 +36,12 @@ export function openAnswered(found: FoundOutput, named: string | undefined): Ans
 }
 
 export const CONCURRENCY = ['--concurrency <n>', 'most calls in flight at once, or auto'] as const;
+
+export const SET = [
+  '--set <path=value>',
+  'another value for a field of the job file: parameters.temperature=0.7; may be repeated',
+  (text: string, before: readonly string[] = []): readonly string[] => [...before, text],
+] as const;
 
 export function concurrency(value: string): Concurrency {
   return value === 'auto' ? value : wholeNumber(value);

@@ -262,7 +262,7 @@ function keyOfBoth([a, summaryA]: WithSummary, [b, summaryB]: WithSummary): stri
 function idOfJob(summary: StoredSummary | null): string | null {
   if (summary?.job_file === undefined) return null;
   try {
-    const job = readJobFile(summary.job_file);
+    const job = readJobFile(summary.job_file, undefined, summary.job_set);
     return job.name === summary.job ? job.reuse.id : null;
   } catch (error) {
     if (error instanceof UsageError) return null;

@@ -25,25 +25,38 @@ import { kindOfName } from '../source/kind.js';
 import { type Environment, readEnvironment } from './environment.js';
 import { invalidJob } from './job-problem.js';
 import { jobSchema, type NamedJob } from './job-schema.js';
+import { readSet, withFields } from './set-fields.js';
 import { fillVariables } from './variables.js';
 
 /**
  * @param environment for the values of `${NAME}`. @default that of the process, with `.env`
+ * @param set other values for some of its fields, as `path=value`
  * @throws UsageError with file and line for anything that is not a valid job
  */
-export const readJobFile = (path: string, environment?: Environment): NamedJob =>
-  parseJob(readText(path), path, environment);
+export const readJobFile = (path: string, environment?: Environment, set: readonly string[] = []): NamedJob =>
+  parseJob(readText(path), path, environment, set);
 
 /** @param path names the job in messages @throws UsageError as {@link readJobFile} does */
-export function parseJob(text: string, path: string, environment?: Environment): NamedJob {
+export function parseJob(
+  text: string,
+  path: string,
+  environment?: Environment,
+  set: readonly string[] = [],
+): NamedJob {
+  const fields = set.map(readSet);
   const { document, lines, value } = readYaml(text, path);
   const place = ({ range }: Node): string => `${path}:${lines.linePos(range?.[0] ?? 0).line}`;
   const isFilled = fillVariables(document, place, () => environment ?? readEnvironment(process.env));
-  const parsed = jobSchema.safeParse((isFilled ? document.toJS() : value) ?? {}, { reportInput: true });
+  const content = withFields((isFilled ? document.toJS() : value) ?? {}, fields);
+  const parsed = jobSchema.safeParse(content, { reportInput: true });
   if (!parsed.success) {
-    throw invalidJob(parsed.error, (field) => `${path}:${lineOf(document, lines, field)}`);
+    throw invalidJob(parsed.error, (at) => {
+      const own = fields.findLast((field) => field.path.every((name, i) => name === String(at[i])));
+      return own === undefined ? `${path}:${lineOf(document, lines, at)}` : `--set ${own.text}`;
+    });
   }
-  return { ...parsed.data, name: parsed.data.name ?? basename(path, extname(path)), file: path };
+  const { name = basename(path, extname(path)) } = parsed.data;
+  return { ...parsed.data, name, file: path, ...(set.length > 0 && { set }) };
 }
 
 /** Line of the deepest field or entry of the path that exists in the file. */

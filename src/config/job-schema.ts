@@ -970,7 +970,12 @@ export const jobSchema = jobFileSchema.transform((file) => {
 export type Job = z.output<typeof jobSchema>;
 
 /** A job with its name (by default that of its file), and the file if it comes from one. */
-export type NamedJob = Job & { readonly name: string; readonly file?: string };
+export type NamedJob = Job & {
+  readonly name: string;
+  readonly file?: string;
+  /** Other values for fields of the file, as `path=value`. */
+  readonly set?: readonly string[];
+};
 
 const windowOf = (spec: EndpointSpec): number => modelBehind(spec)?.contextWindow ?? Number.POSITIVE_INFINITY;
 

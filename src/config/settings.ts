@@ -18,6 +18,8 @@ import { pricesOf } from './prices-file.js';
 
 /** `undefined` means not given. */
 export interface RunFlags {
+  /** Other values for fields of the job file, as `path=value`. */
+  readonly set?: readonly string[] | undefined;
   readonly input?: string | undefined;
   readonly format?: string | undefined;
   readonly output?: string | undefined;
@@ -45,7 +47,7 @@ export type Settings = ReturnType<typeof settle>;
 
 /** Flags over environment over job file over defaults. @throws UsageError with option and value */
 export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
-  const { name, file = null, input, output, limits, schedule: _, onFinish: __, ...said } = job;
+  const { name, file = null, set = [], input, output, limits, schedule: _, onFinish: __, ...said } = job;
   const { most, untilAnswered } = callsAtOnce(flags.concurrency ?? limits.concurrency);
   const inputPath = flags.input ?? input.path;
   const format = flags.format === undefined ? input.format : formatNamed(flags.format).name;
@@ -61,6 +63,7 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
     job: name,
     /** As it was named; `null` for a job that has no file. */
     jobFile: file,
+    jobSet: set,
     input: Object.freeze({
       ...input,
       path: inputPath,

@@ -95,7 +95,11 @@ export function defineJob(definition: JobDefinition): Job<unknown> {
 const asRecorded: AnswerRead<unknown> = (recorded) => ({ answer: recorded });
 
 /** @throws UsageError for an invalid job file */
-export function jobOf<A>(job: Job<A> | string, environment: Environment): Job<unknown> {
+export function jobOf<A>(
+  job: Job<A> | string,
+  environment: Environment,
+  set?: readonly string[],
+): Job<unknown> {
   if (typeof job !== 'string') {
     // Callers in JavaScript have no types.
     if (job?.fields === undefined)
@@ -106,6 +110,6 @@ export function jobOf<A>(job: Job<A> | string, environment: Environment): Job<un
       );
     return job;
   }
-  const fields = readJobFile(job, environment);
+  const fields = readJobFile(job, environment, set);
   return { name: fields.name, fields, read: asRecorded };
 }

@@ -49,7 +49,7 @@ export interface Opened extends OpenedJob {
 export function open<A>(job: Job<A> | string, options: JobOptions, flags: RunFlags = {}): Opened {
   const { rows, format, limit, concurrency, env = process.env, log = pino({ level: 'silent' }) } = options;
   const environment = readEnvironment(env, null);
-  const typed = jobOf(job, environment);
+  const typed = jobOf(job, environment, flags.set);
   const source = rowSource(rows, format, typed.fields.input.path);
   const all = { ...flags, input: source.path, format: source.format, limit, concurrency };
   const { settings, ...opened } = openedJob(typed.fields, environment, all);

@@ -29,7 +29,8 @@ export function retryOf<J, R>(
   const selection = readSelection(selected);
   const found = findFinished(output);
   const before = readSummary(found.files.summary);
-  const flags: RunFlags = { output, retry: selectionText(selection) };
+  const set = named.job === undefined ? found.jobSet : [];
+  const flags: RunFlags = { output, retry: selectionText(selection), set };
   return {
     job: jobOfOutput(found, named.job),
     input: named.input ?? before.input.path,

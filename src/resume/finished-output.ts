@@ -17,6 +17,8 @@ export interface FoundOutput {
   readonly summary: FinishedSummary | null;
   /** Of the summary, also of that of another output. */
   readonly jobFile: string | null;
+  /** Other values for fields of that file. */
+  readonly jobSet: readonly string[];
 }
 
 export interface FinishedOutput extends FoundOutput {
@@ -47,7 +49,12 @@ export function findFinished(output: string): FoundOutput {
   }
   const found = existsSync(files.summary) ? readSummary(files.summary) : null;
   const isOwn = found !== null && basename(found.output) === basename(output);
-  return { files, summary: isOwn ? found : null, jobFile: found?.job_file ?? null };
+  return {
+    files,
+    summary: isOwn ? found : null,
+    jobFile: found?.job_file ?? null,
+    jobSet: found?.job_set ?? [],
+  };
 }
 
 /**
@@ -76,7 +83,13 @@ export async function openFinished(
     assertPlain(output);
     const { summary, difference } = await held(output, summaryBeside(files));
     if (difference !== null) throw outputChanged(files, difference);
-    return { files, summary, jobFile: summary.job_file ?? null, warning: null };
+    return {
+      files,
+      summary,
+      jobFile: summary.job_file ?? null,
+      jobSet: summary.job_set ?? [],
+      warning: null,
+    };
   }
   const found = findFinished(output);
   assertNotReplaced(found.files);

@@ -289,6 +289,7 @@ function summaryParts(
     run: manifest.run,
     job: settings.job,
     ...(settings.jobFile !== null && { job_file: settings.jobFile }),
+    ...(settings.jobSet.length > 0 && { job_set: settings.jobSet }),
     deployment: deploymentsOf(settings.endpoints.map(({ spec }) => spec)),
     api_version: settings.endpoint.apiVersion,
     emulated: settings.emulated,
