@@ -32,8 +32,8 @@ describe('the rows of a sample', () => {
     ['mixed', (i: number) => (i % 97 === 0 ? 'rare' : i % 3 === 0 ? 'some' : 'most')],
     ['one after the other', (i: number) => (i > 990 ? 'rare' : i < 330 ? 'some' : 'most')],
     ['the rare ones first', (i: number) => (i < 10 ? 'rare' : i > 660 ? 'some' : 'most')],
-  ])('are as many of each value, and all of a rare one: %s', (_, valueOf) => {
-    const values = Array.from({ length: 1_000 }, (_, i) => valueOf(i));
+  ])('are as many of each value, and all of a rare one: %s', (_, classOf) => {
+    const values = Array.from({ length: 1_000 }, (_, i) => classOf(i));
     const rows = chosen(values, 100);
     const times = (value: string): number => rows.filter((row) => values[row - 1] === value).length;
     const rare = values.filter((value) => value === 'rare').length;
