@@ -6,6 +6,7 @@ import { type Ended, Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
 import { unknownAfter } from '../support/unknown.js';
+import { changeSummary } from '../support/written.js';
 
 describe('the rows of a sample', () => {
   const chosen = (values: readonly string[], rows: number, seed = 0, by: string | null = 'class') => {
@@ -316,8 +317,17 @@ describe('run --sample', () => {
     expect(service.requests).toEqual([]);
     expect(existsSync(work.path('out.csv'))).toBe(false);
     expect((await run('--sample', '5')).code).toBe(0);
+    const before = work.read('out.csv');
     const extended = await run('--extend');
     expect(extended.code).toBe(2);
     expect(plain(extended.stderr)).toContain('out.csv has a sample of its input, and --extend');
+    changeSummary(work.path('out.summary.json'), {
+      merged_review: { rows: 1, at: new Date(0).toISOString() },
+    });
+    const replacing = await run();
+    expect(replacing.code).toBe(2);
+    expect(plain(replacing.stderr)).toContain('out.csv has a sample with answers of people (merge-review)');
+    expect(work.read('out.csv')).toBe(before);
+    expect(service.requests).toHaveLength(5);
   });
 });
