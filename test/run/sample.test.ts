@@ -298,6 +298,9 @@ describe('run --sample', () => {
     const all = await run('--sample', '31', '--output', 'all.csv');
     expect(all.code, all.stderr).toBe(0);
     expect(work.json('all.summary.json')).not.toHaveProperty('sample');
+    const extended = await run('--extend', '--output', 'all.csv');
+    expect(extended.code, extended.stderr).toBe(0);
+    expect(extended.stderr).toContain('no row was appended to in.csv');
   });
 
   it('is refused beside what chooses rows in another way, and with answers of people in it', async () => {
