@@ -5,7 +5,7 @@ import { OUTPUT_FORMATS, outputFormatOf } from '../output/format.js';
 import { isMarked, marked } from '../output/output-name.js';
 import type { RecordedJob } from '../output/reader.js';
 import type { OriginColumn } from '../output/result-columns.js';
-import type { ReuseSettings } from '../prompt/reuse-keys.js';
+import type { ReuseSettings, SharedOutcomes } from '../prompt/reuse-keys.js';
 import type { Budget } from '../pace/budget.js';
 import { mapped, type Several } from '../service/endpoint-spec.js';
 import { commonOperation } from '../service/operation.js';
@@ -26,6 +26,10 @@ export interface RunFlags {
   readonly queue?: string | undefined;
   readonly concurrency?: Concurrency | undefined;
   readonly limit?: number | undefined;
+  /** Rows chosen at random instead. */
+  readonly sample?: number | undefined;
+  readonly seed?: number | undefined;
+  readonly by?: string | undefined;
   readonly emulate?: boolean | undefined;
   readonly work?: boolean | undefined;
   readonly restart?: boolean | undefined;
@@ -72,6 +76,8 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
       ...(format !== undefined && { format }),
       /** Only the first so many rows; `null` for all. */
       limit: flags.limit ?? null,
+      /** Only so many rows, chosen at random; `null` for all. */
+      sample: sampleOf(flags),
     }),
     output: Object.freeze({
       ...output,
@@ -79,6 +85,7 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
       path: outputPath,
       format: outputFormatOf(outputPath === '-' ? namedOutput : outputPath),
     }),
+    reuse: Object.freeze({ ...said.reuse, ...NOTHING_SHARED }),
     limits: Object.freeze({
       ...limits,
       concurrency: most,
@@ -107,6 +114,22 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
     /** Rows of a finished output to call again, as on the command line; `null` for a run. */
     retry: flags.retry ?? null,
   });
+}
+
+const NOTHING_SHARED: SharedOutcomes = { known: [], keeps: false };
+
+/** @throws UsageError `bad_options` */
+function sampleOf({ sample: rows, seed, by, limit, extend }: RunFlags) {
+  const others = { '--limit': limit !== undefined, '--extend': extend === true };
+  const [other] = Object.entries(others).find(([, isGiven]) => isGiven) ?? [];
+  if (rows !== undefined && other !== undefined) {
+    const message = `--sample chooses its rows at random, and ${other} by their place in the input`;
+    throw new UsageError('bad_options', message, 'Give one of the two.');
+  }
+  if (rows !== undefined) return { rows, seed: seed ?? 0, by: by ?? null };
+  if (seed === undefined && by === undefined) return null;
+  const message = `${seed === undefined ? '--by' : '--seed'} says how --sample chooses its rows`;
+  throw new UsageError('bad_options', message, 'Add --sample N, or leave it out.');
 }
 
 const isOneFor = (endpoints: readonly { readonly prices: unknown }[]): boolean =>

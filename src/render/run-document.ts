@@ -1,7 +1,7 @@
 import type { Scores } from '../account/scores.js';
 import { calledPerSecond, outcomeParts, type StoredSummary, type Summary } from '../account/summary.js';
 import { periodsOf } from '../account/timeline.js';
-import { cost, count, duration, moment, percent, progressText, rate } from '../core/figures.js';
+import { cost, count, duration, moment, percent, progressText, rate, sampleText } from '../core/figures.js';
 import {
   type Block,
   type Chapter,
@@ -59,7 +59,7 @@ export function summaryDocument(summary: Summary, { files, resume, kept = 0 }: S
 }
 
 function beginning(summary: Summary, tone?: LeadPart['tone']): LeadPart[] {
-  const { deployment, finished_at } = summary;
+  const { deployment, finished_at, sample, rows, beyond = 0 } = summary;
   return [
     { in: ['terminal'], blocks: [list([jobTitle(summary), `deployment ${deployment}`])] },
     { in: ['html'], blocks: [text(`${deployment}, ${moment(finished_at)}`, { style: 'muted' })] },
@@ -67,6 +67,7 @@ function beginning(summary: Summary, tone?: LeadPart['tone']): LeadPart[] {
       ...(tone !== undefined && { tone }),
       blocks: [text(reconciliation(summary), { style: 'strong', isWhole: true })],
     },
+    ...(sample ? [{ blocks: [text(sampleText(sample, rows.total, rows.total + beyond))] }] : []),
   ];
 }
 

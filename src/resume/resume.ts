@@ -3,7 +3,7 @@ import { emptyTally } from '../account/tally.js';
 import type { Settings } from '../config/settings.js';
 import { within } from '../core/clock.js';
 import { type Counters, NO_CALLS } from '../core/counters.js';
-import { count, counted, progressText } from '../core/figures.js';
+import { counted, progressText } from '../core/figures.js';
 import type { Halt } from '../core/halt.js';
 import { thisProcess } from '../core/lock.js';
 import { forgetRun } from '../ops/heartbeat-sender.js';
@@ -18,7 +18,7 @@ import { Committer } from './committer.js';
 import { assertSame, assertUnchanged, fingerprint, partValues } from './fingerprint.js';
 import { RunLease, unwrittenIn } from './lease.js';
 import { type Manifest, takenFrom } from './manifest.js';
-import { dropOutcomes } from './outcome-file.js';
+import { dropOutcomes, outcomesPath } from './outcome-file.js';
 import { newRun, type OutputTarget, settleTarget } from './output-target.js';
 import { Reuse } from './reuse.js';
 
@@ -35,6 +35,7 @@ interface SurveyedInput {
   readonly survey: Survey;
   /** Rows of the run. */
   readonly total: number;
+  readonly sample: Settings['input']['sample'];
 }
 
 export interface RunStart {
@@ -80,12 +81,14 @@ export async function beginExecution(
   found: OutputTarget | null,
   input: SurveyedInput,
   header: string,
-  settings: Settings,
+  asked: Settings,
   context: BeginContext,
   tell: (begun: RunStart) => void,
 ): Promise<Execution> {
   const { halt, say } = context;
   const now = new Date();
+  // A sample of more rows than there are is none.
+  const settings = { ...asked, input: { ...asked.input, sample: input.sample } };
   const print = fingerprint(settings, input.survey.sha256);
   const target = await settleTarget(found, settings, print, now);
   const manifest = beginManifest(target, settings, print, now);
@@ -104,7 +107,7 @@ export async function beginExecution(
     });
 
     const reuse = await Reuse.open({
-      settings,
+      settings: { ...settings, reuse: reuseIn(settings, target, input, manifest) },
       endpoints: context.endpoints,
       input,
       manifest,
@@ -127,8 +130,7 @@ export async function beginExecution(
     });
     opened.push(committer);
     await context.onBegun?.(target?.files.manifest ?? null);
-    if (settings.reuse.onlyNew)
-      say(`${count(reuse?.answered ?? 0)} rows are known from the last run of this job`);
+    for (const known of reuse?.known ?? []) say(known);
 
     const queue = new ChunkQueue(
       store,
@@ -162,7 +164,7 @@ export function beginManifest(
   print: Record<string, string>,
   at: Date,
 ): Manifest {
-  const { unfinished, finished, files } = target ?? {};
+  const { unfinished, finished, sample, files } = target ?? {};
   const now = { fingerprint: print, values: partValues(settings) };
   if (unfinished && files) {
     assertSame(unfinished, now, files.manifest);
@@ -197,8 +199,25 @@ export function beginManifest(
     steps: {},
     ...target?.retry,
     ...(finished && takenFrom(finished)),
+    ...(sample && { replaces: sample.details.written.sha256, sample: sample.run }),
     // The rows for review were found untouched.
     ...(finished && settings.extend && { reviewing: true }),
+  };
+}
+
+/** A sample keeps its answers for the run that replaces it. */
+function reuseIn(
+  { reuse, stateDir }: Settings,
+  target: OutputTarget | null,
+  { sample }: SurveyedInput,
+  { sample: replaced }: Manifest,
+): Settings['reuse'] {
+  const name = target?.sample ? 'the sample, which this run replaces at its end' : 'the sample';
+  const known = replaced === undefined ? [] : [{ path: outcomesPath(stateDir, replaced), name }];
+  return {
+    ...reuse,
+    known: [...reuse.known, ...known],
+    keeps: reuse.keeps || (sample !== null && target !== null),
   };
 }
 

@@ -4,7 +4,7 @@ import { type StoredSummary, type SummaryParts, summarise } from '../account/sum
 import type { Settings } from '../config/settings.js';
 import { within } from '../core/clock.js';
 import { type Counts, countsOfEach } from '../core/counters.js';
-import { count, counted } from '../core/figures.js';
+import { count, counted, sampleText } from '../core/figures.js';
 import { prepareStateDir } from '../core/folder.js';
 import type { HaltReason } from '../core/halt.js';
 import { RunHeartbeatSender } from '../ops/heartbeat-sender.js';
@@ -39,7 +39,7 @@ export interface RunResult {
   readonly review: string | null;
   /** The report page; null when the job has none, the run did not finish, or the page could not be made. */
   readonly report: string | null;
-  /** Rows of the input that `--limit` left out. */
+  /** Rows of the input that `--limit` or `--sample` left out. */
   readonly beyond: number;
   /** Rows written, and rows with an outcome that the store keeps until the run continues. */
   readonly kept: number;
@@ -248,7 +248,7 @@ function endOf(halted: HaltReason | null): 'finished' | 'stopped' | 'interrupted
 function announce(
   settings: Settings,
   { say, endpoints }: RunContext,
-  { total, survey }: Input,
+  { total, sample, survey }: Input,
   { target, manifest, store }: RunStart,
 ): void {
   const { input, emulated, limits, work } = settings;
@@ -257,6 +257,7 @@ function announce(
   say(
     `${settings.job}: ${counted(total, 'row')} of ${from}${bad} → ${target?.files.output ?? 'standard output'}`,
   );
+  if (sample !== null) say(sampleText(sample, total, survey.rows));
   if (survey.note !== undefined) say(`${from}: ${survey.note}`);
   if (total === 0) say(`${from} has no record: there is nothing to call`);
   if (target?.warning) say(`warning: ${target.warning}`);
@@ -311,7 +312,8 @@ function summaryParts(
     }),
     hasTiers: settings.flex !== null,
     hasGold: settings.gold !== null,
-    reuses: settings.reuse.dedupe || settings.reuse.onlyNew,
+    reuses: settings.reuse.dedupe || settings.reuse.onlyNew || manifest.tally.reused !== undefined,
+    sample: input.sample,
     details: {
       timeline: committer.timeline,
       settings: manifest.values,
@@ -321,6 +323,8 @@ function summaryParts(
         prompt_tokens: manifest.calls.prompt_tokens,
         completion_tokens: manifest.calls.completion_tokens,
         ...(manifest.flex_since !== undefined && { flex_since: manifest.flex_since }),
+        ...(manifest.sample !== undefined &&
+          manifest.rows < input.survey.rows && { sample: manifest.sample }),
       },
       limits: limitsOf(settings),
       input_bytes: input.survey.bytes,
