@@ -1,8 +1,18 @@
 import type { Abstention, Scores } from '../account/scores.js';
 import { count, counted, share } from '../core/figures.js';
-import { type Figure, figure, figures, type Matrix, type Section, section, text } from './document.js';
+import {
+  type Figure,
+  figure,
+  figures,
+  type Matrix,
+  type Section,
+  section,
+  type Table,
+  text,
+} from './document.js';
 
-const MOST_PROPERTIES = 15;
+/** On a terminal. */
+const MOST_ROWS = 15;
 
 export function scoreSections(scores: Scores): Section[] {
   const { accuracy, abstention, unanswered, left_out = '', properties } = scores;
@@ -29,13 +39,27 @@ export function scoreSections(scores: Scores): Section[] {
       ],
       { chapter: 'answers' },
     ),
+    section('labels', 'Labels', [labelTable(scores)], WITHIN),
     section('confusion', 'Right label and answer', confusion === null ? [] : [confusion], WITHIN),
-    section('properties', 'Properties', [figures(exact, { most: MOST_PROPERTIES })], WITHIN),
+    section('properties', 'Properties', [figures(exact, { most: MOST_ROWS })], WITHIN),
   ];
 }
 
 /** On a terminal it continues the scores. */
 const WITHIN = { short: '', chapter: 'answers' } as const;
+
+/** The most frequent first. */
+const labelTable = ({ labels }: Scores): Table => ({
+  kind: 'table',
+  caption: 'How well each label is found',
+  columns: ['label', 'precision', 'recall', 'F1', 'support'].map((name, i) => ({ name, isNumber: i > 0 })),
+  rows: Object.entries(labels)
+    .sort(([, a], [, b]) => b.support - a.support)
+    .map(([label, { precision, recall, f1, support }]) => ({
+      cells: [label, share(precision), share(recall), f1.toFixed(3), count(support)],
+    })),
+  most: MOST_ROWS,
+});
 
 /** `null` if the job has no gold, or a row may have several labels. */
 export function confusionOf({ confusion }: Scores): Matrix | null {

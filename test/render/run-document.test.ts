@@ -99,7 +99,7 @@ test('scores are told, with a matrix of few labels where there is room for it', 
     brier: null,
     ece: null,
     calibration: [],
-    labels: { bad: f1, '\u001b[31mvery good': f1 },
+    labels: { '\u001b[31mvery good': f1, bad: { ...f1, support: 21 } },
     confusion: {
       bad: { bad: 18, '\u001b[31mvery good': 1, '(none)': 1 },
       '\u001b[31mvery good': { '\u001b[31mvery good': 18, bad: 2 },
@@ -109,6 +109,9 @@ test('scores are told, with a matrix of few labels where there is room for it', 
   const shown = render({ ...finished, scores }, { width: 100 });
   expect(shown).toContain(`\
 scores          accuracy 90.0 % (77.0 % to 96.0 %) of 40 rows, macro F1 0.900, kappa 0.800
+                label                precision  recall     F1  support
+                bad                     90.0 %  90.0 %  0.900       21
+                \\u{1b}[31mvery good     90.0 %  90.0 %  0.900       20
                 gold \\ answer        bad  \\u{1b}[31mvery good  (none)
                 bad                   18                    1       1
                 \\u{1b}[31mvery good    2                   18       0
@@ -134,6 +137,9 @@ scores          accuracy 90.0 % (77.0 % to 96.0 %) of 40 rows, macro F1 0.900, k
   expect(told).toContain('kappa 0.800, Brier score 0.123, calibration error 0.057\n');
   const many = Object.fromEntries(Array.from({ length: 9 }, (_, i) => [`l${i}`, { l0: i + 1 }]));
   expect(render({ ...finished, scores: { ...scores, confusion: many } })).toContain(' 9  l8 → l0\n');
+  const labels = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`l${i}`, { ...f1, support: i }]));
+  const listed = render({ ...finished, scores: { ...scores, labels } });
+  expect(listed).toContain('0.900        5\n                and 5 more');
   const none = { ...scores, rows: 0, accuracy: null, macro_f1: null, kappa: null, labels: {}, confusion: {} };
   expect(render({ ...finished, scores: none })).toContain('scores          no row with gold so far\n');
   expect(render({ ...finished, scores: { ...none, unanswered: 3 } })).toContain(

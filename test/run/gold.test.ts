@@ -86,6 +86,10 @@ describe('a job with gold', () => {
     expect(stderr).toContain(`\
 scores          accuracy 60.0 % (23.1 % to 88.2 %) of 5 rows, macro F1 0.556, kappa 0.474
                 1 more row with gold has no answer
+                label     precision   recall     F1  support
+                negative    100.0 %  100.0 %  1.000        2
+                neutral       0.0 %    0.0 %  0.000        2
+                positive     50.0 %  100.0 %  0.667        1
                 gold \\ answer  negative  neutral  positive  (none)
                 negative              2        0         0       0
                 neutral               0        0         1       1
