@@ -9,6 +9,7 @@ import {
   cohenKappa,
   labelScores,
   macroF1,
+  majorityOf,
   shareOf,
 } from './score.js';
 import { amount, type DeepReadonly, words } from './untrusted.js';
@@ -44,6 +45,8 @@ export const scoresSchema = z.object({
   unanswered: amount,
   /** With its 95 % Wilson interval; of several labels or properties all must be right. */
   accuracy: interval.nullable(),
+  /** The most frequent right label, and the accuracy of always giving it; null if a row has no or several labels. */
+  majority: z.object({ label: words, accuracy: share }).nullable(),
   /** Rows whose label was left out for low confidence; each counts as wrong in the other scores. */
   abstained: amount,
   /** Rows with an answer: neither abstained nor invalid. */
@@ -96,6 +99,7 @@ export function scoresOf(tally: GoldTally): Scores {
     rows,
     unanswered,
     accuracy: shareOf(right, rows),
+    majority: majorityOf(matrix, labels),
     abstained,
     answered,
     answered_accuracy: shareOf(right, answered)?.value ?? null,

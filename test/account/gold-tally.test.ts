@@ -98,6 +98,7 @@ describe('rows with gold', () => {
       rows: 0,
       unanswered: 1,
       accuracy: null,
+      majority: null,
       abstained: 0,
       answered: 0,
       answered_accuracy: null,

@@ -92,6 +92,22 @@ describe("the published examples of scikit-learn's documentation", () => {
   });
 });
 
+describe('the majority', () => {
+  it('is the most frequent right label, unanswered rows included, and the first by name of equals', () => {
+    expect(scored(['b', 'a', 'c', 'b', 'a'], ['c', 'c', 'c', 'c', 'c']).majority).toEqual({
+      label: 'a',
+      accuracy: 0.4,
+    });
+  });
+
+  it('is unknown where a row may have several labels', () => {
+    const counter = new GoldCounter(undefined);
+    const answer = { values: [['a']], counted: ['a'], problem: null };
+    counter.add({ kind: 'labels', labels: ['a'] }, answer);
+    expect(scoresOf(counter.toTally()).majority).toBeNull();
+  });
+});
+
 /** A forecast of all labels; the label of the answer is the likeliest. */
 type Forecast = readonly [right: string, probabilities: Readonly<Record<string, number>>];
 

@@ -91,6 +91,7 @@ test('scores are told, with a matrix of few labels where there is room for it', 
     rows: 40,
     unanswered: 0,
     accuracy: { value: 0.9, low: 0.7695, high: 0.9604 },
+    majority: { label: 'bad', accuracy: 0.5122 },
     abstained: 0,
     answered: 40,
     answered_accuracy: 0.9,
@@ -109,6 +110,7 @@ test('scores are told, with a matrix of few labels where there is room for it', 
   const shown = render({ ...finished, scores }, { width: 100 });
   expect(shown).toContain(`\
 scores          accuracy 90.0 % (77.0 % to 96.0 %) of 40 rows, macro F1 0.900, kappa 0.800
+                always "bad": 51.2 %; this run: 90.0 %
                 label                precision  recall     F1  support
                 bad                     90.0 %  90.0 %  0.900       21
                 \\u{1b}[31mvery good     90.0 %  90.0 %  0.900       20
@@ -135,6 +137,13 @@ scores          accuracy 90.0 % (77.0 % to 96.0 %) of 40 rows, macro F1 0.900, k
     'scores          0 of 40 rows with gold answered (0.0 %), accuracy 90.0 % (',
   );
   expect(told).toContain('kappa 0.800, Brier score 0.123, calibration error 0.057\n');
+  const warned = (majority: number) =>
+    render(
+      { ...finished, scores: { ...scores, majority: { label: 'bad', accuracy: majority } } },
+      { color: true },
+    );
+  expect(warned(0.9)).toContain('\u001b[33malways "bad": 90.0 %; this run: 90.0 %');
+  expect(warned(0.89)).not.toContain('\u001b[33m');
   const many = Object.fromEntries(Array.from({ length: 9 }, (_, i) => [`l${i}`, { l0: i + 1 }]));
   expect(render({ ...finished, scores: { ...scores, confusion: many } })).toContain(' 9  l8 → l0\n');
   const labels = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`l${i}`, { ...f1, support: i }]));

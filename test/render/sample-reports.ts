@@ -222,6 +222,7 @@ function goldScores(): NonNullable<StoredSummary['scores']> {
     rows: 940,
     unanswered: 6,
     accuracy: { value: 0.912, low: 0.892, high: 0.928 },
+    majority: { label: 'positive', accuracy: 0.649 },
     abstained: 0,
     answered: 940,
     answered_accuracy: 0.912,

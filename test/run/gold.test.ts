@@ -63,6 +63,7 @@ describe('a job with gold', () => {
         low: expect.closeTo(0.2307, 4),
         high: expect.closeTo(0.8824, 4),
       },
+      majority: { label: 'negative', accuracy: 0.4 },
       abstained: 0,
       answered: 4,
       answered_accuracy: 0.75,
@@ -85,6 +86,7 @@ describe('a job with gold', () => {
     });
     expect(stderr).toContain(`\
 scores          accuracy 60.0 % (23.1 % to 88.2 %) of 5 rows, macro F1 0.556, kappa 0.474
+                always "negative": 40.0 %; this run: 60.0 %
                 1 more row with gold has no answer
                 label     precision   recall     F1  support
                 negative    100.0 %  100.0 %  1.000        2

@@ -11,6 +11,7 @@ const scores = {
   rows: 40,
   unanswered: 2,
   accuracy: { value: 0.9, low: 0.77, high: 0.96 },
+  majority: null,
   abstained: 0,
   answered: 40,
   answered_accuracy: 0.9,
