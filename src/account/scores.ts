@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { confusionOf, type GoldTally, MOST_LABELS } from './gold-tally.js';
+import { confusionOf, confusionsOf, type GoldTally, MOST_LABELS, noneBeside } from './gold-tally.js';
 import {
   BINS,
   brierScore,
@@ -67,6 +67,8 @@ export const scoresSchema = z.object({
   labels: z.record(z.string(), z.object({ precision: share, recall: share, f1: share, support: amount })),
   /** If a row has one label: right label → answer → rows, no zeros. `(none)`: none of the labels. */
   confusion: z.record(z.string(), z.record(z.string(), amount)),
+  /** The most frequent pairs that differ, five at most; `examples`: their first rows, by number in the output. */
+  confusions: z.array(z.object({ gold: words, answer: words, rows: amount, examples: z.array(amount) })),
   /** Rows with a confidence above `from` and up to `to`: their mean confidence and their accuracy. */
   calibration: z.array(
     z.object({ from: share, to: share, rows: amount, confidence: share, accuracy: share }),
@@ -86,6 +88,7 @@ export const inShort = (scores: Scores): Scores => ({
   ...scores,
   labels: {},
   confusion: {},
+  confusions: [],
   calibration: [],
   properties: {},
 });
@@ -110,6 +113,7 @@ export function scoresOf(tally: GoldTally): Scores {
     ...(confusion === null && { left_out: TOO_MANY_LABELS }),
     labels: named(matrix.labels, labels),
     confusion: matrix.extra === undefined ? pairsOf(matrix) : {},
+    confusions: confusion ? confusionsOf(confusion) : [],
     calibration: binsOf(calibration?.bins ?? []),
     properties: Object.fromEntries(
       Object.entries(properties ?? {}).map(([name, count]) => [
@@ -124,12 +128,10 @@ const NO_LABELS: Confusion = { labels: [], counts: [], none: [] };
 
 const TOO_MANY_LABELS = `more than ${MOST_LABELS} different labels came: only the accuracy is counted`;
 
-const NONE = '(none)';
-
 function pairsOf({ labels, counts, none }: Confusion): Scores['confusion'] {
   const pairs = labels.map((_, right) => {
     const row = [...(counts[right] ?? []), none[right] ?? 0];
-    const names = [...labels, labels.includes(NONE) ? `(${NONE})` : NONE];
+    const names = [...labels, noneBeside(labels)];
     return Object.fromEntries(names.flatMap((name, i) => (row[i] ? [[name, row[i]]] : [])));
   });
   return Object.fromEntries(

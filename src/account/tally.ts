@@ -86,6 +86,8 @@ export interface CountedRow {
   readonly answer: Answer | null;
   /** `null` if unknown. @default null */
   readonly gold?: Gold | null;
+  /** Its number in the output; `null` if unknown. @default rows are counted in the order of the output */
+  readonly row?: number | null;
 }
 
 type Samples = { readonly [code: string]: string };
@@ -144,10 +146,10 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
   const reused = { copied: 0, carried: 0, failed: 0, ...tally.reused };
   const golds = new GoldCounter(tally.gold);
 
-  for (const { outcome, answer, gold = null } of ended) {
+  for (const { outcome, answer, gold = null, row = rows.total + 1 } of ended) {
     rows.total += 1;
     rows[outcome.status] += 1;
-    if (gold !== null) golds.add(gold, outcome.status === 'completed' ? answer : null);
+    if (gold !== null) golds.add(gold, outcome.status === 'completed' ? answer : null, row);
     if (outcome.status === 'skipped') continue;
 
     if (outcome.latency_ms !== null) latencies.push(outcome.latency_ms);
@@ -272,12 +274,17 @@ export class AbstainingTally {
   }
 
   /** `label`: of a row that is already counted. `source`: the row's `answer_source`. */
-  abstain(label: string, gold: Gold | null, source: string): void {
+  abstain(label: string, gold: Gold | null, row: number, source: string): void {
     this.#answers.remove(label);
     this.#answers.add(ABSTAINED);
     if (source !== 'read') this.#sources.remove(source);
     this.#abstained += 1;
-    if (gold !== null) this.#golds.abstain(gold, label);
+    if (gold !== null) this.#golds.abstain(gold, label, row);
+  }
+
+  /** The row keeps its label. */
+  stay(label: string, gold: Gold | null, row: number): void {
+    if (gold !== null) this.#golds.stay(gold, label, row);
   }
 
   toTally(): Tally {

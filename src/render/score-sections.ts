@@ -11,11 +11,14 @@ import {
   type Table,
   text,
 } from './document.js';
+import type { ExampleTexts } from './example-texts.js';
 
 /** On a terminal. */
 const MOST_ROWS = 15;
+const MOST_CELLS = 20;
 
-export function scoreSections(scores: Scores): Section[] {
+/** @param examples texts of rows that are mixed up. @default only their numbers are told */
+export function scoreSections(scores: Scores, examples: ExampleTexts = {}): Section[] {
   const { accuracy, abstention, unanswered, left_out = '', properties } = scores;
   const none =
     unanswered === 0 ? 'no row with gold so far' : `no answer to ${counted(unanswered, 'row')} with gold`;
@@ -41,14 +44,18 @@ export function scoreSections(scores: Scores): Section[] {
       ],
       { chapter: 'answers' },
     ),
-    section('labels', 'Labels', [labelTable(scores)], WITHIN),
-    section('confusion', 'Right label and answer', confusion === null ? [] : [confusion], WITHIN),
-    section('properties', 'Properties', [figures(exact, { most: MOST_ROWS })], WITHIN),
+    section('labels', 'Labels', [labelTable(scores)], { chapter: 'answers' }),
+    section('confusion', 'Right label and answer', confusion === null ? [] : [confusion], {
+      ...{ short: 'confusion', chapter: 'answers' },
+    }),
+    section('confusions', 'Most frequent mix-ups', [mixUps(scores, examples)], {
+      ...{ short: 'mix-ups', chapter: 'answers' },
+    }),
+    section('properties', 'Properties', [figures(exact, { most: MOST_ROWS })], {
+      ...{ short: '', chapter: 'answers' },
+    }),
   ];
 }
-
-/** On a terminal it continues the scores. */
-const WITHIN = { short: '', chapter: 'answers' } as const;
 
 /** `always "positive": 76.6 %; this run: 72.3 %`. Labels left out for low confidence would not be compared fairly. */
 function majorityText({ majority, accuracy, abstained }: Scores): Block {
@@ -72,6 +79,42 @@ const labelTable = ({ labels }: Scores): Table => ({
     })),
   most: MOST_ROWS,
 });
+
+/** A line for each example. */
+function mixUps({ confusions }: Scores, texts: ExampleTexts): Table {
+  const isTold = confusions.some(({ examples }) => examples.some((row) => texts[row] !== undefined));
+  return {
+    kind: 'table',
+    caption: 'Right labels and other answers, the most frequent first, with examples',
+    columns: [
+      { name: 'gold', most: MOST_CELLS },
+      { name: 'answer', most: MOST_CELLS },
+      { name: 'rows', isNumber: true },
+      { name: isTold ? 'row' : 'for example', isNumber: isTold },
+      ...(isTold ? [{ name: 'text', isLong: true }] : []),
+    ],
+    rows: confusions.flatMap(({ gold, answer, rows, examples: [first, ...others] }) => {
+      const pair = [gold, answer, count(rows)];
+      if (!isTold || first === undefined)
+        return [
+          {
+            cells: [
+              ...pair,
+              [first ?? [], ...others]
+                .flat()
+                .map((row) => `row ${row}`)
+                .join(', '),
+            ],
+          },
+        ];
+      const example = (row: number): string[] => [String(row), texts[row] ?? ''];
+      return [
+        { cells: [...pair, ...example(first)] },
+        ...others.map((row) => ({ cells: ['', '', '', ...example(row)] })),
+      ];
+    }),
+  };
+}
 
 /** `null` if the job has no gold, or a row may have several labels. */
 export function confusionOf({ confusion }: Scores): Matrix | null {

@@ -15,6 +15,7 @@ import {
   section,
   text,
 } from './document.js';
+import type { ExampleTexts } from './example-texts.js';
 import { scoreSections } from './score-sections.js';
 import { escapeControls } from './terminal-text.js';
 
@@ -32,7 +33,7 @@ const ELSEWHERE: readonly Medium[] = ['html', 'markdown'];
 
 const MOST_LINES = 15;
 
-export function summarySections(summary: Summary): Section[] {
+export function summarySections(summary: Summary, examples?: ExampleTexts): Section[] {
   const { answers, answers_without_confidence: unsure = 0, drift, scores, filters, errors } = summary;
   const without =
     unsure === 0
@@ -52,7 +53,7 @@ export function summarySections(summary: Summary): Section[] {
       { chapter: 'answers' },
     ),
     section('sources', 'Where answers come from', [sourceList], { short: '', chapter: 'answers' }),
-    ...(scores === undefined ? [] : scoreSections(scores)),
+    ...(scores === undefined ? [] : scoreSections(scores, examples)),
     section(
       'drift',
       'Difference to the last run',

@@ -6,6 +6,7 @@ import type { Gold } from '../../src/answer/gold.js';
 import type { Json } from '../../src/core/model.js';
 import { completed, completionBlocked, failed, skipped } from './outcomes.js';
 
+const PROBLEM = { code: 'answer_not_a_label', message: '' };
 const label = (name: string): Gold => ({ kind: 'label', label: name });
 const folded = (...ended: readonly CountedRow[]): Tally => fold(emptyTally(), ended);
 
@@ -83,6 +84,49 @@ describe('rows with gold', () => {
     });
   });
 
+  it('are named by pairs of a right label and another answer, the most frequent first, with their first rows', () => {
+    const wrong = { ...completed('negative'), gold: label('positive') };
+    const odd = { ...completed('x'), answer: { values: [null], counted: ['(none)'], problem: PROBLEM } };
+    const first = fold(emptyTally(), [{ ...completed('positive'), gold: label('positive') }, wrong]);
+    const tally = fold(JSON.parse(JSON.stringify(first)), [
+      failed('timeout'),
+      { ...odd, gold: label('negative') },
+      wrong,
+      wrong,
+    ]);
+    expect(scoresOfTally(tally).confusions).toEqual([
+      { gold: 'positive', answer: 'negative', rows: 3, examples: [2, 5] },
+      { gold: 'negative', answer: '(none)', rows: 1, examples: [4] },
+    ]);
+    // A row that is called again comes later, and has the number of its record.
+    const again = fold(tally, [
+      { ...wrong, row: 3 },
+      { ...wrong, row: null },
+    ]);
+    expect(scoresOfTally(again).confusions[0]).toMatchObject({ rows: 5, examples: [2, 3] });
+  });
+
+  it('of several labels are mixed up where one is missed, and where one is too many', () => {
+    const answer = { values: [['a', 'c']], counted: ['a', 'c'], problem: null };
+    const gold: Gold = { kind: 'labels', labels: ['a', 'b'] };
+    expect(scoresOfTally(folded({ ...completed('x'), answer, gold })).confusions).toEqual([
+      { gold: '(none)', answer: 'c', rows: 1, examples: [1] },
+      { gold: 'b', answer: '(none)', rows: 1, examples: [1] },
+    ]);
+  });
+
+  it('name five pairs, and keep examples of 200 at most', () => {
+    const rows = Array.from({ length: 900 }, (_, i) => ({
+      ...completed(`label ${i % 30}`),
+      gold: label(`label ${Math.floor(i / 30)}`),
+    }));
+    const tally = folded(...rows, ...rows);
+    expect(Object.keys(tally.gold?.confusion?.examples ?? {})).toHaveLength(200);
+    expect(scoresOfTally(tally).confusions.map(({ gold, examples }) => [gold, examples])).toEqual(
+      [2, 3, 4, 5, 6].map((row) => ['label 0', [row, row + 900]]),
+    );
+  });
+
   it('may have numbers, which are counted by their value and sorted by it', () => {
     const row = (right: string, value: number): CountedRow => ({
       ...{ ...completed('x'), answer: { values: [value], counted: [String(value)], problem: null } },
@@ -106,6 +150,7 @@ describe('rows with gold', () => {
       kappa: null,
       brier: null,
       ece: null,
+      confusions: [],
       calibration: [],
       labels: {},
       confusion: {},

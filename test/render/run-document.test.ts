@@ -49,6 +49,8 @@ const render = (
   { width = 80, color = false, files = FILES, resume = 'promptmill run jobs/sentiment.yaml' }: Options = {},
 ): string => renderTerminal(summaryDocument(summary, { files, resume }), { width, color });
 
+const SMALL = { width: 80, color: false } as const;
+
 interface Options extends Partial<TerminalOptions> {
   readonly files?: readonly (readonly [name: string, path: string])[];
   readonly resume?: string;
@@ -99,6 +101,7 @@ test('scores are told, with a matrix of few labels where there is room for it', 
     kappa: 0.7999,
     brier: null,
     ece: null,
+    confusions: [],
     calibration: [],
     labels: { '\u001b[31mvery good': f1, bad: { ...f1, support: 21 } },
     confusion: {
@@ -111,10 +114,10 @@ test('scores are told, with a matrix of few labels where there is room for it', 
   expect(shown).toContain(`\
 scores          accuracy 90.0 % (77.0 % to 96.0 %) of 40 rows, macro F1 0.900, kappa 0.800
                 always "bad": 51.2 %; this run: 90.0 %
-                label                precision  recall     F1  support
+labels          label                precision  recall     F1  support
                 bad                     90.0 %  90.0 %  0.900       21
                 \\u{1b}[31mvery good     90.0 %  90.0 %  0.900       20
-                gold \\ answer        bad  \\u{1b}[31mvery good  (none)
+confusion       gold \\ answer        bad  \\u{1b}[31mvery good  (none)
                 bad                   18                    1       1
                 \\u{1b}[31mvery good    2                   18       0
 `);
@@ -149,6 +152,23 @@ scores          accuracy 90.0 % (77.0 % to 96.0 %) of 40 rows, macro F1 0.900, k
   const labels = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`l${i}`, { ...f1, support: i }]));
   const listed = render({ ...finished, scores: { ...scores, labels } });
   expect(listed).toContain('0.900        5\n                and 5 more');
+  const confusions = [
+    { gold: 'bad', answer: 'very good', rows: 1200, examples: [7, 12] },
+    { gold: 'very good', answer: '(none)', rows: 3, examples: [9] },
+  ];
+  const mixed = { ...finished, scores: { ...scores, confusions } };
+  const examples = { 7: `Not \u001b[31m${'so '.repeat(30)}`, 9: 'Bah' };
+  expect(renderTerminal(summaryDocument(mixed, { files: [], resume: null, examples }), SMALL)).toContain(`\
+mix-ups         gold       answer      rows  row  text
+                bad        very good  1,200    7  Not \\u{1b}[31mso so so so so …
+                                              12
+                very good  (none)         3    9  Bah
+`);
+  expect(render(mixed)).toContain(`\
+mix-ups         gold       answer      rows  for example
+                bad        very good  1,200  row 7, row 12
+                very good  (none)         3  row 9
+`);
   const none = { ...scores, rows: 0, accuracy: null, macro_f1: null, kappa: null, labels: {}, confusion: {} };
   expect(render({ ...finished, scores: none })).toContain('scores          no row with gold so far\n');
   expect(render({ ...finished, scores: { ...none, unanswered: 3 } })).toContain(

@@ -19,6 +19,7 @@ const scores = {
   kappa: 0.8,
   brier: 0.125,
   ece: 0.0625,
+  confusions: [],
   calibration: [],
   labels: {},
   confusion: {},
