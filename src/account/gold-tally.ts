@@ -1,4 +1,5 @@
 import { type Gold, type GoldValue, isRight, saysRight } from '../answer/gold.js';
+import { valueName } from '../answer/json-answer.js';
 import type { Answer, Confidence } from '../core/model.js';
 import { BINS, binOf, brierOf, type Calibration, type Confusion } from './score.js';
 
@@ -38,14 +39,22 @@ interface PropertyCount {
   /** Rows whose gold names the property. */
   readonly rows: number;
   readonly right: number;
+  /** If it has few values. `null`: more values than are counted. */
+  readonly confusion?: LabelPairs | null;
 }
 
 /** With more, a manifest, written with every commit, would exceed 10,000 pairs: only the accuracy is kept. */
 export const MOST_LABELS = 100;
 /** Further properties count only in the accuracy. */
 const MOST_PROPERTIES = 100;
+/** Of a property; fewer than labels, because there may be many properties. */
+export const MOST_VALUES = 20;
 /** Pairs with examples, and the examples of each. */
 const EXAMPLES = { pairs: 200, rows: 2 } as const;
+
+interface PropertyCounter extends Pick<PropertyCount, 'rows' | 'right'> {
+  readonly pairs: PairCounter | null | undefined;
+}
 
 export class GoldCounter {
   #rows: number;
@@ -56,7 +65,7 @@ export class GoldCounter {
   #calibration: Calibration | undefined;
   /** `null`: too many labels. */
   #pairs: PairCounter | null;
-  readonly #properties: Map<string, PropertyCount>;
+  readonly #properties: Map<string, PropertyCounter>;
 
   constructor(from: GoldTally | undefined) {
     const {
@@ -76,7 +85,12 @@ export class GoldCounter {
     this.#invalid = invalid;
     this.#calibration = calibration;
     this.#pairs = confusion && new PairCounter(confusion);
-    this.#properties = new Map(Object.entries(properties));
+    this.#properties = new Map(
+      Object.entries(properties).map(([name, { confusion: pairs, ...counts }]) => [
+        name,
+        { ...counts, pairs: pairs && new PairCounter(pairs) },
+      ]),
+    );
   }
 
   /**
@@ -126,7 +140,14 @@ export class GoldCounter {
       ...(this.#calibration && { calibration: this.#calibration }),
       ...(pairs === null && { confusion: null }),
       ...(pairs !== null && pairs.size > 0 && { confusion: pairs.toPairs() }),
-      ...(this.#properties.size > 0 && { properties: Object.fromEntries(this.#properties) }),
+      ...(this.#properties.size > 0 && {
+        properties: Object.fromEntries(
+          [...this.#properties].map(([name, { pairs, ...counts }]) => [
+            name,
+            { ...counts, ...(pairs !== undefined && { confusion: pairs && pairs.toPairs() }) },
+          ]),
+        ),
+      }),
     };
   }
 
@@ -154,7 +175,7 @@ export class GoldCounter {
         this.#addLabels(gold.labels, answer, row);
         break;
       case 'json':
-        this.#addProperties(gold.values, answer);
+        this.#addProperties(gold.values, answer, row);
         break;
     }
   }
@@ -177,13 +198,19 @@ export class GoldCounter {
     if (this.#pairs !== null && this.#pairs.size > MOST_LABELS) this.#pairs = null;
   }
 
-  #addProperties(values: readonly GoldValue[], answer: Answer): void {
+  #addProperties(values: readonly GoldValue[], answer: Answer, row: number | null): void {
     for (const value of values) {
       const known = this.#properties.get(value.name);
       if (known === undefined && this.#properties.size >= MOST_PROPERTIES) continue;
+      const { rows, right, pairs } = known ?? {
+        ...{ rows: 0, right: 0, pairs: value.isNamed ? new PairCounter(NO_PAIRS) : undefined },
+      };
+      const said = answer.problem === null ? valueName(answer.values[value.place]) : null;
+      pairs?.add(valueName(value.right), said, row);
       this.#properties.set(value.name, {
-        rows: (known?.rows ?? 0) + 1,
-        right: (known?.right ?? 0) + (isRight(value, answer) ? 1 : 0),
+        rows: rows + 1,
+        right: right + (isRight(value, answer) ? 1 : 0),
+        pairs: pairs && pairs.size > MOST_VALUES ? null : pairs,
       });
     }
   }

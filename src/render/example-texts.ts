@@ -15,7 +15,8 @@ export async function exampleTexts(
   scores: Scores | undefined,
   prompt: string | null,
 ): Promise<ExampleTexts> {
-  const rows = new Set(scores?.confusions.flatMap(({ examples }) => examples));
+  const scored = scores === undefined ? [] : [scores, ...Object.values(scores.properties)];
+  const rows = new Set(scored.flatMap(({ confusions }) => confusions.flatMap(({ examples }) => examples)));
   const last = Math.max(0, ...rows);
   const columns = prompt === null ? ['prompt'] : columnsIn(prompt);
   const texts: { [row: number]: string } = {};

@@ -34,7 +34,15 @@ const ELSEWHERE: readonly Medium[] = ['html', 'markdown'];
 const MOST_LINES = 15;
 
 export function summarySections(summary: Summary, examples?: ExampleTexts): Section[] {
-  const { answers, answers_without_confidence: unsure = 0, drift, scores, filters, errors } = summary;
+  const {
+    answers,
+    answers_without_confidence: unsure = 0,
+    drift,
+    scores,
+    filters,
+    errors,
+    properties = {},
+  } = summary;
   const without =
     unsure === 0
       ? ''
@@ -51,6 +59,19 @@ export function summarySections(summary: Summary, examples?: ExampleTexts): Sect
       'Answers',
       [figures(shared(answers), { areParts: true, most: MOST_LINES }), text(without)],
       { chapter: 'answers' },
+    ),
+    section(
+      'properties_counted',
+      'Answers by property',
+      [figures(byProperty(properties), { most: MOST_LINES })],
+      {
+        ...{ short: 'properties', in: TERMINAL },
+      },
+    ),
+    ...Object.entries(properties).map(([name, counts], i) =>
+      section(`property_${i + 1}`, `Answers of ${name}`, [figures(shared(counts), { areParts: true })], {
+        ...{ chapter: 'answers', in: ELSEWHERE },
+      }),
     ),
     section('sources', 'Where answers come from', [sourceList], { short: '', chapter: 'answers' }),
     ...(scores === undefined ? [] : scoreSections(scores, examples)),
@@ -115,6 +136,17 @@ const plainFigure = ({ name, value, sample, ...figure }: Figure): Figure => ({
   ...figure,
   ...(sample !== undefined && { sample: escapeControls(sample) }),
 });
+
+/** `positive: 512, negative: 300` */
+const byProperty = (properties: NonNullable<Summary['properties']>): Figure[] =>
+  Object.entries(properties).map(([name, counts]) =>
+    figure(
+      name,
+      sorted(counts)
+        .map(([value, n]) => `${value}: ${count(n)}`)
+        .join(', '),
+    ),
+  );
 
 /** The most frequent first, with shares. */
 function shared(counts: CountByName): Figure[] {

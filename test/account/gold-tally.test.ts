@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { MOST_LABELS } from '../../src/account/gold-tally.js';
+import { MOST_LABELS, MOST_VALUES } from '../../src/account/gold-tally.js';
 import { scoresOf } from '../../src/account/scores.js';
 import { type CountedRow, emptyTally, fold, type Tally } from '../../src/account/tally.js';
 import type { Gold } from '../../src/answer/gold.js';
@@ -23,6 +23,7 @@ function json(values: readonly Json[], right: { readonly [name: string]: Json })
       name,
       place: ['a', 'b'].indexOf(name),
       right: value,
+      isNamed: name === 'a',
     })),
   };
   return { ...completed('x'), answer: { values, counted: ['valid'], problem: null }, gold };
@@ -202,6 +203,43 @@ describe('gold for JSON', () => {
       accuracy: { value: 2 / 3 },
       macro_f1: null,
       properties: { a: { rows: 2, exact: 0.5 }, b: { rows: 3, exact: 1 } },
+    });
+  });
+
+  it('is scored like labels by properties with few values', () => {
+    const invalid = { values: [null, null], counted: ['invalid'], problem: PROBLEM };
+    const rows = [
+      json([5, 'x'], { a: 5, b: 'x' }),
+      json([4, 'x'], { a: 5, b: 'y' }),
+      json([null, 'x'], { a: null }),
+      { ...json([], { a: 4 }), answer: invalid },
+    ];
+    const first = fold(emptyTally(), rows.slice(0, 2));
+    const { a, b } = scoresOfTally(fold(JSON.parse(JSON.stringify(first)), rows.slice(2))).properties;
+    expect(a).toEqual({
+      rows: 4,
+      exact: 0.5,
+      accuracy: { value: 0.5, low: expect.any(Number), high: expect.any(Number) },
+      majority: { label: '5', accuracy: 0.5 },
+      macro_f1: expect.closeTo((2 / 3 + 0 + 1) / 3, 10),
+      kappa: expect.any(Number),
+      labels: {
+        '4': { precision: 0, recall: 0, f1: 0, support: 1 },
+        '5': { precision: 1, recall: 0.5, f1: 2 / 3, support: 2 },
+        null: { precision: 1, recall: 1, f1: 1, support: 1 },
+      },
+      confusion: { '4': { '(none)': 1 }, '5': { '4': 1, '5': 1 }, null: { null: 1 } },
+      confusions: [
+        { gold: '4', answer: '(none)', rows: 1, examples: [4] },
+        { gold: '5', answer: '4', rows: 1, examples: [2] },
+      ],
+    });
+    expect(b).toMatchObject({ rows: 2, exact: 0.5, accuracy: { value: 0.5 }, labels: {}, confusion: {} });
+    const many = Array.from({ length: MOST_VALUES + 1 }, (_, i) => json([i, 'x'], { a: i }));
+    expect(scoresOfTally(folded(...many)).properties['a']).toMatchObject({
+      accuracy: { value: 1 },
+      left_out: 'more than 20 different labels came: only the accuracy is counted',
+      labels: {},
     });
   });
 

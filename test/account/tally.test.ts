@@ -142,6 +142,27 @@ test('each row is counted where it belongs', () => {
   expect(percentiles(tally.latency)).toMatchObject({ p50: 401, max: 500 });
 });
 
+test('values of properties are counted by name: 20 of each, and 100 properties', () => {
+  const row = (properties: [string, string][]) => {
+    const { outcome, answer } = completed('x');
+    if (answer === null) throw new Error('it has an answer');
+    return { outcome, answer: { ...answer, properties } };
+  };
+  const few = fold(emptyTally(), [row([['worn', 'true']])]);
+  const of = (name: string) => Array.from({ length: 22 }, (_, i) => row([[name, String(i)]]));
+  const names = Array.from({ length: 200 }, (_, i) => row([[`p${i}`, '1']]));
+  const { properties = {} } = fold(throughJson(few), [
+    row([['worn', 'true']]),
+    ...of('stars'),
+    ...names,
+    row([['__proto__', '1']]),
+  ]);
+  expect(properties['worn']).toEqual({ true: 2 });
+  expect(Object.keys(properties['stars'] ?? {})).toHaveLength(21);
+  expect(properties['stars']).toMatchObject({ '0': 1, '(other)': 2 });
+  expect(Object.keys(properties)).toHaveLength(100);
+});
+
 test('a text with damage is an error, and no invalid answer', () => {
   const { outcome, answer } = completed('positive');
   if (outcome.status !== 'completed') throw new Error('not completed');
