@@ -302,7 +302,7 @@ export function confusionOf({ labels, counts, several }: LabelPairs): Confusion 
   };
 }
 
-export const NONE = '(none)';
+const NONE = '(none)';
 
 /** Told apart from a label of this name. */
 export const noneBeside = (labels: readonly string[]): string => (labels.includes(NONE) ? `(${NONE})` : NONE);
