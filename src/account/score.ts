@@ -70,6 +70,15 @@ export function labelScores({ labels, counts, none, extra = [] }: Confusion): La
   });
 }
 
+/** Of always giving the most frequent right label, the first of equals; `null` if a row may have several. */
+export function majorityOf({ labels, extra }: Confusion, scores: readonly LabelScore[]) {
+  const supports = scores.map(({ support }) => support);
+  const most = Math.max(0, ...supports);
+  const label = labels[supports.indexOf(most)];
+  if (extra !== undefined || label === undefined) return null;
+  return { label, accuracy: ratio(most, sum(supports)) };
+}
+
 /** Unweighted mean; `null` without labels. */
 export const macroF1 = (scores: readonly LabelScore[]): number | null =>
   scores.length === 0 ? null : sum(scores.map(({ f1 }) => f1)) / scores.length;

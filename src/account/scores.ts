@@ -1,5 +1,12 @@
 import * as z from 'zod';
-import { confusionOf, type GoldTally, MOST_LABELS } from './gold-tally.js';
+import {
+  confusionOf,
+  confusionsOf,
+  type GoldTally,
+  MOST_LABELS,
+  MOST_VALUES,
+  noneBeside,
+} from './gold-tally.js';
 import {
   BINS,
   brierScore,
@@ -9,6 +16,7 @@ import {
   cohenKappa,
   labelScores,
   macroF1,
+  majorityOf,
   shareOf,
 } from './score.js';
 import { amount, type DeepReadonly, words } from './untrusted.js';
@@ -36,8 +44,26 @@ export const abstentionSchema = z.object({
   coverage: share,
 });
 
+/** Scores of labels, or of a property of JSON with few values; empty or null if there are none. */
+const ofLabelsSchema = z.object({
+  /** The most frequent right label, and the accuracy of always giving it; null if a row has no or several labels. */
+  majority: z.object({ label: words, accuracy: share }).nullable(),
+  /** Mean F1 of the labels; null without labels. */
+  macro_f1: share.nullable(),
+  /** Cohen's, if a row has one label; null also if all gold and all answers are one label. */
+  kappa: between(-1, 1).nullable(),
+  /** Why the scores of labels are missing; absent if they are not. */
+  left_out: z.exactOptional(words),
+  /** Those that occur as gold or as an answer. */
+  labels: z.record(z.string(), z.object({ precision: share, recall: share, f1: share, support: amount })),
+  /** If a row has one label: right label → answer → rows, no zeros. `(none)`: none of the labels. */
+  confusion: z.record(z.string(), z.record(z.string(), amount)),
+  /** The most frequent pairs that differ, five at most; `examples`: their first rows, by number in the output. */
+  confusions: z.array(z.object({ gold: words, answer: words, rows: amount, examples: z.array(amount) })),
+});
+
 /** In `summary.json` of a job with `answer.gold`. Shares are from 0 to 1. */
-export const scoresSchema = z.object({
+export const scoresSchema = ofLabelsSchema.extend({
   /** Completed rows with gold, which the scores cover. An unusable answer is a wrong one. */
   rows: amount,
   /** Rows with gold but no answer: filtered, failed or skipped. */
@@ -50,26 +76,19 @@ export const scoresSchema = z.object({
   answered: amount,
   /** Accuracy on `answered`; null if none. */
   answered_accuracy: share.nullable(),
-  /** Mean F1 of the labels; null without labels. */
-  macro_f1: share.nullable(),
-  /** Cohen's, if a row has one label; null also if all gold and all answers are one label. */
-  kappa: between(-1, 1).nullable(),
   /** Brier score over all labels, from 0 to 2; null if no row has probabilities of labels. */
   brier: between(0, 2).nullable(),
   /** Expected calibration error; null if no row has a confidence. */
   ece: share.nullable(),
-  /** Why the scores of labels are missing; absent if they are not. */
-  left_out: z.exactOptional(words),
-  /** Those that occur as gold or as an answer. */
-  labels: z.record(z.string(), z.object({ precision: share, recall: share, f1: share, support: amount })),
-  /** If a row has one label: right label → answer → rows, no zeros. `(none)`: none of the labels. */
-  confusion: z.record(z.string(), z.record(z.string(), amount)),
   /** Rows with a confidence above `from` and up to `to`: their mean confidence and their accuracy. */
   calibration: z.array(
     z.object({ from: share, to: share, rows: amount, confidence: share, accuracy: share }),
   ),
   /** Answers in JSON: rows whose gold names the property, and the share with exactly this value. */
-  properties: z.record(z.string(), z.object({ rows: amount, exact: share })),
+  properties: z.record(
+    z.string(),
+    ofLabelsSchema.extend({ rows: amount, exact: share, accuracy: interval.nullable() }),
+  ),
   /** Only of a run with `answer.abstain` that has all rows of its input. */
   abstention: z.exactOptional(abstentionSchema),
 });
@@ -83,15 +102,16 @@ export const inShort = (scores: Scores): Scores => ({
   ...scores,
   labels: {},
   confusion: {},
+  confusions: [],
   calibration: [],
   properties: {},
 });
 
+export type LabelScores = DeepReadonly<z.output<typeof ofLabelsSchema>>;
+
 export function scoresOf(tally: GoldTally): Scores {
   const { rows, right, unanswered, abstained = 0, invalid = 0, confusion, properties, calibration } = tally;
   const answered = rows - abstained - invalid;
-  const matrix = confusion ? confusionOf(confusion) : NO_LABELS;
-  const labels = labelScores(matrix);
   return {
     rows,
     unanswered,
@@ -99,33 +119,45 @@ export function scoresOf(tally: GoldTally): Scores {
     abstained,
     answered,
     answered_accuracy: shareOf(right, answered)?.value ?? null,
-    macro_f1: macroF1(labels),
-    kappa: cohenKappa(matrix),
+    ...scoresOfLabels(confusion, MOST_LABELS),
     brier: calibration === undefined ? null : brierScore(calibration),
     ece: calibration === undefined ? null : calibrationError(calibration.bins),
-    ...(confusion === null && { left_out: TOO_MANY_LABELS }),
-    labels: named(matrix.labels, labels),
-    confusion: matrix.extra === undefined ? pairsOf(matrix) : {},
     calibration: binsOf(calibration?.bins ?? []),
     properties: Object.fromEntries(
-      Object.entries(properties ?? {}).map(([name, count]) => [
+      Object.entries(properties ?? {}).map(([name, { rows, right, confusion }]) => [
         name,
-        { rows: count.rows, exact: count.right / count.rows },
+        {
+          ...{ rows, exact: right / rows, accuracy: shareOf(right, rows) },
+          ...scoresOfLabels(confusion, MOST_VALUES),
+        },
       ]),
     ),
   };
 }
 
+/** @param pairs `null`: more labels than `most` came */
+function scoresOfLabels(pairs: GoldTally['confusion'], most: number): LabelScores {
+  const matrix = pairs ? confusionOf(pairs) : NO_LABELS;
+  const labels = labelScores(matrix);
+  return {
+    majority: majorityOf(matrix, labels),
+    macro_f1: macroF1(labels),
+    kappa: cohenKappa(matrix),
+    ...(pairs === null && {
+      left_out: `more than ${most} different labels came: only the accuracy is counted`,
+    }),
+    labels: named(matrix.labels, labels),
+    confusion: matrix.extra === undefined ? pairsOf(matrix) : {},
+    confusions: pairs ? confusionsOf(pairs) : [],
+  };
+}
+
 const NO_LABELS: Confusion = { labels: [], counts: [], none: [] };
-
-const TOO_MANY_LABELS = `more than ${MOST_LABELS} different labels came: only the accuracy is counted`;
-
-const NONE = '(none)';
 
 function pairsOf({ labels, counts, none }: Confusion): Scores['confusion'] {
   const pairs = labels.map((_, right) => {
     const row = [...(counts[right] ?? []), none[right] ?? 0];
-    const names = [...labels, labels.includes(NONE) ? `(${NONE})` : NONE];
+    const names = [...labels, noneBeside(labels)];
     return Object.fromEntries(names.flatMap((name, i) => (row[i] ? [[name, row[i]]] : [])));
   });
   return Object.fromEntries(

@@ -154,6 +154,8 @@ export const summarySchema = z.object({
   rows: rowCounts,
   finish_reasons: counts,
   answers: counts,
+  /** Of answers in JSON: enums, numbers and booleans by property, and their rows by value; absent if none, and in heartbeats. */
+  properties: z.exactOptional(z.record(z.string(), counts)),
   /** Completed rows with an invalid answer. */
   answers_invalid: amount,
   /** Completed rows that the model refused to answer. */
@@ -312,6 +314,7 @@ export function summarise(parts: SummaryParts): StoredSummary {
     rows: { total, completed, filtered, failed, skipped },
     finish_reasons: tally.finish_reasons,
     answers: tally.answers,
+    ...(tally.properties && { properties: tally.properties }),
     answers_invalid: invalidOf(tally) - refusedOf(tally),
     answers_refused: refusedOf(tally),
     answers_abstained: tally.abstained ?? 0,

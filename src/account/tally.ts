@@ -37,6 +37,8 @@ export interface Tally {
   readonly finish_reasons: CountByName;
   /** By {@link Answer.counted}; empty for free text. */
   readonly answers: CountByName;
+  /** Of answers in JSON: by property with few values, and by value; absent if none. */
+  readonly properties?: { readonly [name: string]: CountByName };
   /** Sums over the rows with reported usage, blocked completions included: they are billed. */
   readonly usage: Usage;
   /** By name: the rows that it answered, and the usage of all its calls; absent where the job has only one. */
@@ -86,6 +88,8 @@ export interface CountedRow {
   readonly answer: Answer | null;
   /** `null` if unknown. @default null */
   readonly gold?: Gold | null;
+  /** Its number in the output; `null` if unknown. @default rows are counted in the order of the output */
+  readonly row?: number | null;
 }
 
 type Samples = { readonly [code: string]: string };
@@ -93,6 +97,9 @@ type Samples = { readonly [code: string]: string };
 /** Distinct names per count; further ones go to `(other)`. */
 export const LIMITS = {
   answers: 100,
+  /** Further ones are not counted. */
+  properties: 100,
+  values: 20,
   errors: 100,
   finishReasons: 20,
   categories: 30,
@@ -128,6 +135,12 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
   const rows = { ...tally.rows };
   const finishReasons = new Counter(tally.finish_reasons, LIMITS.finishReasons);
   const answers = new Counter(tally.answers, LIMITS.answers);
+  const properties = new Map(
+    Object.entries(tally.properties ?? {}).map(([name, counts]) => [
+      name,
+      new Counter(counts, LIMITS.values),
+    ]),
+  );
   let { usage } = tally;
   const endpoints = new PaidCounter(tally.endpoints, LIMITS.endpoints);
   const tiers = new PaidCounter(tally.tiers, LIMITS.tiers);
@@ -144,10 +157,10 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
   const reused = { copied: 0, carried: 0, failed: 0, ...tally.reused };
   const golds = new GoldCounter(tally.gold);
 
-  for (const { outcome, answer, gold = null } of ended) {
+  for (const { outcome, answer, gold = null, row = rows.total + 1 } of ended) {
     rows.total += 1;
     rows[outcome.status] += 1;
-    if (gold !== null) golds.add(gold, outcome.status === 'completed' ? answer : null);
+    if (gold !== null) golds.add(gold, outcome.status === 'completed' ? answer : null, row);
     if (outcome.status === 'skipped') continue;
 
     if (outcome.latency_ms !== null) latencies.push(outcome.latency_ms);
@@ -184,6 +197,11 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
       finishReasons.add(outcome.completion.finish_reason);
     }
     for (const name of answer?.counted ?? []) answers.add(name);
+    for (const [name, value] of answer?.properties ?? []) {
+      if (!properties.has(name) && properties.size < LIMITS.properties)
+        properties.set(name, new Counter({}, LIMITS.values));
+      properties.get(name)?.add(value);
+    }
     if (outcome.status !== 'completed') continue;
     if (answer?.confidence === null && answer.problem === null) withoutConfidence += 1;
     if (answer?.abstained) abstained += 1;
@@ -197,6 +215,9 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
     rows,
     finish_reasons: finishReasons.toCounts(),
     answers: answers.toCounts(),
+    ...(properties.size > 0 && {
+      properties: Object.fromEntries([...properties].map(([name, values]) => [name, values.toCounts()])),
+    }),
     usage,
     filters: { prompt: prompt.toCounts(), completion: completion.toCounts() },
     errors: errors.toCounts(),
@@ -272,12 +293,17 @@ export class AbstainingTally {
   }
 
   /** `label`: of a row that is already counted. `source`: the row's `answer_source`. */
-  abstain(label: string, gold: Gold | null, source: string): void {
+  abstain(label: string, gold: Gold | null, row: number, source: string): void {
     this.#answers.remove(label);
     this.#answers.add(ABSTAINED);
     if (source !== 'read') this.#sources.remove(source);
     this.#abstained += 1;
-    if (gold !== null) this.#golds.abstain(gold, label);
+    if (gold !== null) this.#golds.abstain(gold, label, row);
+  }
+
+  /** The row keeps its label. */
+  stay(label: string, gold: Gold | null, row: number): void {
+    if (gold !== null) this.#golds.stay(gold, label, row);
   }
 
   toTally(): Tally {

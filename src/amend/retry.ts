@@ -134,8 +134,8 @@ async function retry(
     plan: {
       ...plan,
       recordOf: (row, outcome) => {
-        const record = plan.recordOf({ ...row, number: numberOf(row.number) }, real(outcome, numberOf));
-        return { ...record, outcome };
+        const number = numberOf(row.number);
+        return { ...plan.recordOf({ ...row, number }, real(outcome, numberOf)), outcome, row: number };
       },
     },
     // The answers of the last run are the ones to call again.

@@ -1,5 +1,5 @@
 import type { AnswerSpec } from '../core/answer-spec.js';
-import type { Answer, Choice, Outcome } from '../core/model.js';
+import type { Answer, Choice, Json, Outcome } from '../core/model.js';
 import { confidenceReader } from './confidence.js';
 import { jsonReader } from './json-answer.js';
 import { labelReader, namesOf } from './label-answer.js';
@@ -14,6 +14,8 @@ export interface AnswerReader {
   /** The labels with confidence: empty for a number; absent when the job asks for no confidence. */
   readonly confidenceOf?: readonly string[];
   readonly abstains?: boolean;
+  /** Of JSON: {@link Answer.properties} of the values. */
+  readonly named?: (values: readonly Json[]) => NonNullable<Answer['properties']>;
   read(completion: ReadFrom): Answer;
 }
 
@@ -52,9 +54,9 @@ function readerOf(spec: AnswerSpec): AnswerReader {
       return { columns: ['answer'], shape: 'value', confidenceOf: [], read: votingReader(read, spec.votes) };
     }
     case 'json': {
-      const { properties, read } = jsonReader(spec);
-      if (properties.length === 0) return { columns: ['answer'], shape: 'value', read };
-      return { columns: properties, shape: 'object', read };
+      const { properties, named, read } = jsonReader(spec);
+      if (properties.length === 0) return { columns: ['answer'], shape: 'value', named, read };
+      return { columns: properties, shape: 'object', named, read };
     }
   }
 }

@@ -23,6 +23,8 @@ export interface GoldValue {
   /** Index in {@link Answer.values}. */
   readonly place: number;
   readonly right: Json;
+  /** The property has few values, which are scored like labels. */
+  readonly isNamed: boolean;
 }
 
 export const isRight = ({ place, right }: GoldValue, { values, problem }: Answer): boolean =>
@@ -160,17 +162,17 @@ function listOf(cell: Json): readonly string[] {
 
 const isNone = (text: string | undefined): boolean => text?.toLowerCase() === NONE;
 
-function jsonGold({ columns, shape }: AnswerReader): CellReader {
+function jsonGold({ columns, shape, named = () => [] }: AnswerReader): CellReader {
+  const few = new Set(named([]).map(([name]) => name));
+  const valueOf = (name: string, right: Json): GoldValue => ({
+    ...{ name, place: columns.indexOf(name), right, isNamed: few.has(name) },
+  });
   return (cell) => {
     const found = typeof cell === 'string' ? exactOr(cell, undefined) : cell;
     if (found === undefined) return 'is no JSON';
-    if (shape === 'value') return { kind: 'json', values: [{ name: 'answer', place: 0, right: found }] };
+    if (shape === 'value') return { kind: 'json', values: [valueOf('answer', found)] };
     if (!isObject(found)) return 'is no JSON object';
-    const values = Object.entries(found).map(([name, right]) => ({
-      name,
-      place: columns.indexOf(name),
-      right,
-    }));
+    const values = Object.entries(found).map(([name, right]) => valueOf(name, right));
     const unknown = values.find(({ place }) => place < 0);
     return unknown === undefined
       ? { kind: 'json', values }

@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import type { Ajv, ErrorObject, ValidateFunction } from 'ajv';
 import type { AnswerSpec } from '../core/answer-spec.js';
 import { errorText, UsageError } from '../core/errors.js';
-import { canonical, isObject, MAX_DEPTH, parseExact, parseJson, stringEnd } from '../core/json.js';
+import { canonical, isObject, MAX_DEPTH, parseExact, parseJson, stringEnd, valueText } from '../core/json.js';
 import type { Answer, Json, Problem } from '../core/model.js';
 import { jsonRepairer } from './json-repair.js';
 import { refusedPlace, type SchemaProblem, unknownKeywords } from './schema-problems.js';
@@ -27,11 +27,13 @@ const MOST_TRIED = 1_000;
  */
 export function jsonReader({ schema, repair }: Extract<AnswerSpec, { kind: 'json' }>): {
   readonly properties: readonly string[];
+  readonly named: Named;
   readonly read: (completion: ReadFrom) => Answer;
 } {
   const validate = validator(schema);
   const { properties: declared } = schema;
   const properties = isObject(declared) ? Object.keys(declared) : [];
+  const named = namedIn(schema, properties);
   const openers = openersOf(schema, properties);
   const invalid = (problem: Problem): Answer => ({
     values: properties.length === 0 ? [null] : properties.map(() => null),
@@ -42,10 +44,13 @@ export function jsonReader({ schema, repair }: Extract<AnswerSpec, { kind: 'json
   const repaired = repair ? jsonRepairer(openers) : () => undefined;
   const valid = (json: string): Answer => {
     const found = parseExact(json);
-    if (properties.length === 0) return { values: [found], counted: ['valid'], problem: null };
+    const of = (values: readonly Json[]): Answer => ({
+      ...{ values, counted: ['valid'], properties: named(values), problem: null },
+    });
+    if (properties.length === 0) return of([found]);
     const member = (name: string): Json =>
       isObject(found) && Object.hasOwn(found, name) ? (found[name] ?? null) : null;
-    return { values: properties.map(member), counted: ['valid'], problem: null };
+    return of(properties.map(member));
   };
 
   const read = (completion: ReadFrom): Answer => {
@@ -59,8 +64,33 @@ export function jsonReader({ schema, repair }: Extract<AnswerSpec, { kind: 'json
     if (wrong !== null) return invalid({ code: 'answer_invalid', message: wrong });
     return mended === undefined ? valid(json) : { ...valid(json), repaired: true };
   };
-  return { properties, read };
+  return { properties, named, read };
 }
+
+/** Of the values of an answer, those that are counted by name, with the names of their properties. */
+type Named = (values: readonly Json[]) => readonly (readonly [name: string, value: string])[];
+
+function namedIn({ properties: declared, ...schema }: Schema, properties: readonly string[]): Named {
+  const schemas: [string, Json | undefined][] = isObject(declared)
+    ? properties.map((name) => [name, declared[name]])
+    : [['answer', schema]];
+  const places = schemas.flatMap(([name, each], place) => (hasNames(each) ? [[name, place] as const] : []));
+  return (values) => places.map(([name, place]) => [name, valueName(values[place])]);
+}
+
+/** Whether the values are of an enum, numbers, or true and false: no free text, list or object. */
+function hasNames(schema: Json | undefined): boolean {
+  if (!isObject(schema)) return false;
+  const { enum: listed, const: only, type = '', anyOf } = schema;
+  if (Array.isArray(listed) || only !== undefined) return true;
+  if (Array.isArray(anyOf)) return anyOf.every(hasNames);
+  return [type].flat().every((each) => NAMED_TYPES.some((named) => named === each));
+}
+
+const NAMED_TYPES = ['boolean', 'integer', 'number', 'null'] as const;
+
+/** In counts and scores. A CSV does not tell `null` and the empty text apart. */
+export const valueName = (value: Json | undefined): string => valueText(value) || 'null';
 
 /** Whether the text certainly continues; the filter cuts, too. */
 const isCut = ({ finish_reason, damaged }: ReadFrom): boolean =>

@@ -9,6 +9,7 @@ import { asStarted, shellWord } from '../core/started.js';
 import { Connection } from '../library/connection.js';
 import type { OpenedJob } from '../library/opened-job.js';
 import { OUTPUT_ENDINGS, recordFormat } from '../output/format.js';
+import { exampleTexts } from '../render/example-texts.js';
 import { summaryDocument } from '../render/run-document.js';
 import { reasonLine } from '../render/run-words.js';
 import { show } from '../render/terminal.js';
@@ -153,7 +154,7 @@ export async function runHere(
     );
     const isUnread = options.json && !(await isRead(summaryText(result.summary)));
     if (result.retried === 0) return isUnread ? EXIT_OF_SIGNAL.SIGPIPE : 0;
-    if (!options.quiet) print(result, settings);
+    if (!options.quiet) await print(result, settings);
     // With --quiet nothing else would say why, and cron mails only this.
     else if (result.halted?.kind === 'stop' || result.summary.missed !== null)
       process.stderr.write(`promptmill: ${asStarted(reasonLine(result.summary))}\n`);
@@ -188,10 +189,10 @@ function isRead(text: string): Promise<boolean> {
   });
 }
 
-function print(
+async function print(
   { summary, halted, files, review, report, beyond, kept }: RunResult,
   settings: Settings,
-): void {
+): Promise<void> {
   const { jobFile, emulated } = settings;
   const forReview = summary.answers_abstained + invalidIn(summary) > 0 ? review : null;
   const written: [string, string][] =
@@ -212,6 +213,11 @@ function print(
     files: written,
     // An output on standard output is gone; there is no file to resume.
     resume: files === null ? null : commandLine(),
+    // Only a finished output is read; what cannot be read is left out.
+    examples:
+      files === null || halted !== null
+        ? {}
+        : await exampleTexts(files.output, summary.scores, summary.details.prompt).catch(() => ({})),
     kept: files === null ? summary.rows.total : kept,
   });
   const { failed } = summary.rows;

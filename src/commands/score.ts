@@ -1,6 +1,8 @@
 import { Command } from 'commander';
 import { scoreDocument } from '../compare/score-document.js';
 import { scoreOutput } from '../compare/score-output.js';
+import { askedText } from '../prompt/row-request.js';
+import { exampleTexts } from '../render/example-texts.js';
 import { show } from '../render/terminal.js';
 import { terminalText } from '../render/terminal-text.js';
 import { openFinished } from '../resume/finished-output.js';
@@ -57,5 +59,8 @@ async function score(output: string, { gold = [], job, json }: Options): Promise
   if (warning !== null) process.stderr.write(`warning: ${terminalText(warning)}\n`);
   const report = await scoreOutput(output, { ...settings, file }, gold, warning);
   if (json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
-  else show(scoreDocument(report), process.stderr);
+  else {
+    const examples = await exampleTexts(output, report.scores, askedText(settings));
+    show(scoreDocument(report, examples), process.stderr);
+  }
 }

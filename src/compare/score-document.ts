@@ -2,11 +2,12 @@ import { LEAST_ANSWERED } from '../account/require.js';
 import { count, counted, share } from '../core/figures.js';
 import { isMarked } from '../output/output-name.js';
 import { type Block, type Document, section, text } from '../render/document.js';
+import type { ExampleTexts } from '../render/example-texts.js';
 import { REHEARSAL } from '../render/run-words.js';
 import { scoreSections } from '../render/score-sections.js';
 import type { ScoreReport } from './score-output.js';
 
-export function scoreDocument(report: ScoreReport): Document {
+export function scoreDocument(report: ScoreReport, examples: ExampleTexts): Document {
   const { output, records, gold, scores, notes } = report;
   const title = `${output}${isMarked(output, 'emulated') ? REHEARSAL : ''}`;
   return {
@@ -20,7 +21,7 @@ export function scoreDocument(report: ScoreReport): Document {
       },
     ],
     sections: [
-      ...scoreSections(scores),
+      ...scoreSections(scores, examples),
       section('abstention', 'Abstention', abstentionBlocks(report)),
       section(
         'notes',

@@ -84,7 +84,7 @@ export async function scoreOutput(
       if (right === null) continue;
       const read = status === 'completed' ? record.answer(right) : null;
       const said = read && record.said(read);
-      counter.add(right, read, said);
+      counter.add(right, read, record.number, said);
       if (said !== null)
         curve?.add(said.problem === null ? (said.confidence?.value ?? 0) : null, saysRight(right, said));
     }

@@ -234,6 +234,8 @@ export interface Answer {
   readonly values: readonly Json[];
   /** Values for the summary: the labels, the number, or `valid`/`invalid` for JSON; none for free text. */
   readonly counted: readonly string[];
+  /** Of JSON: the properties that have few values, and their values. */
+  readonly properties?: readonly (readonly [name: string, value: string])[];
   /** Set when the text is no label, no number in the range, or no JSON of the schema; still `completed`. */
   readonly problem: Problem | null;
   /** The text had to be repaired; absent when it was read unchanged. */

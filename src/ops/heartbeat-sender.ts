@@ -185,8 +185,8 @@ export class RunHeartbeatSender {
   #beat(): RunHeartbeat {
     const { settings, run, queue, beyond, summary, latency } = this.parts;
     const { emulated } = settings;
-    // A message may quote an answer, and details have the prompt; a heartbeat must have neither.
-    const { error_samples: _, details: _details, scores, ...now } = summary();
+    // A message may quote an answer, and details have the prompt; a heartbeat must have neither. Properties may be long.
+    const { error_samples: _, details: _details, properties: _properties, scores, ...now } = summary();
     this.#said = highest(CALLS, this.#said, now.calls);
     this.#saidOfEach = neverLess(this.#saidOfEach, now.endpoints);
     // The last rows may have been written after `tell`.

@@ -53,7 +53,7 @@ const runHeartbeat = z.object({
   }),
   /** The summary if the run ended now; `finished_at` is when the beat was written. */
   summary: summarySchema
-    .omit({ error_samples: true, details: true })
+    .omit({ error_samples: true, details: true, properties: true })
     .extend({ scores: z.exactOptional(scoresSchema.transform(inShort)) }),
   /** For histograms; the summary has the percentiles. */
   latency: z.object({ histogram: z.string(), max: amount }).nullable(),

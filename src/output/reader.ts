@@ -437,7 +437,8 @@ export class OutputRecord {
       return { ...answer, counted: [ABSTAINED], ...(typeof label === 'string' && { label }) };
     }
     if (isMerged) return this.#saidFirst(outcome.completion, sure);
-    if (job.spec.kind === 'json') return { ...answer, counted: ['valid'] };
+    if (job.spec.kind === 'json')
+      return { ...answer, counted: ['valid'], properties: job.answer.named?.(read.values) ?? [] };
     const [value = null] = read.values;
     const named = Array.isArray(value) ? value.map(String) : [valueText(value)];
     return { ...answer, counted: named.length > 0 ? named : job.answer.read(NOTHING_APPLIES).counted };

@@ -18,6 +18,7 @@ import {
   section,
   text,
 } from './document.js';
+import type { ExampleTexts } from './example-texts.js';
 import { isToLookAt, type ReportTable } from './report-rows.js';
 import { runCharts } from './run-charts.js';
 import type { RunReport } from './run-report.js';
@@ -33,11 +34,16 @@ interface SummaryOptions {
   readonly resume: string | null;
   /** Rows that a resumed run does not call again. @default those of the summary */
   readonly kept?: number;
+  /** @default only the numbers of rows are told */
+  readonly examples?: ExampleTexts;
 }
 
 const REST = "in the summary's file";
 
-export function summaryDocument(summary: Summary, { files, resume, kept = 0 }: SummaryOptions): Document {
+export function summaryDocument(
+  summary: Summary,
+  { files, resume, kept = 0, examples }: SummaryOptions,
+): Document {
   const written = summary.rows.total;
   const goOn = resume === null ? [] : [text('Resume with:'), command(resume)];
   return {
@@ -53,7 +59,7 @@ export function summaryDocument(summary: Summary, { files, resume, kept = 0 }: S
         ],
       },
     ],
-    sections: [...summarySections(summary), fileSection(files)],
+    sections: [...summarySections(summary, examples), fileSection(files)],
     rest: REST,
   };
 }
@@ -110,7 +116,7 @@ export function runDocument(report: RunReport, files: Files = []): Document {
       { in: ['html'], blocks: [{ kind: 'shares', parts: outcomeParts(summary) }, largeFigures(summary)] },
     ],
     sections: [
-      ...summarySections(summary),
+      ...summarySections(summary, report.examples),
       fileSection(files),
       section('advice', 'What to do', adviceTexts(report), { in: ['terminal'] }),
       ...furtherSections(summary),

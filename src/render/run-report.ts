@@ -4,6 +4,7 @@ import { calledPerSecond, invalidIn, type StoredSummary, type Summary } from '..
 import { pointsOf } from '../account/timeline.js';
 import { count, counted, duration, moment, rate } from '../core/figures.js';
 import { shellWord } from '../core/started.js';
+import { type ExampleTexts, exampleTexts } from './example-texts.js';
 import { type ReportTable, reportRows } from './report-rows.js';
 import { reconciliation, shortfall } from './run-words.js';
 import { confusionOf } from './score-sections.js';
@@ -26,7 +27,10 @@ export const reportOf = async (
   summary: StoredSummary,
   output: string,
   warning: string | null = null,
-): Promise<RunReport> => runReport(summary, await reportRows(output, summary), output, warning);
+): Promise<RunReport> => {
+  const examples = await exampleTexts(output, summary.scores, summary.details.prompt);
+  return runReport(summary, await reportRows(output, summary), output, warning, examples);
+};
 
 /**
  * Everything in a report of a run, whatever its form; printed by `promptmill report --json`. Texts are plain,
@@ -40,6 +44,7 @@ export function runReport(
   table: ReportTable | string,
   output: string = summary.output,
   warning: string | null = null,
+  examples: ExampleTexts = {},
 ) {
   const { details, scores } = summary;
   const verdict = verdictOf(summary, output);
@@ -61,6 +66,8 @@ export function runReport(
       requests_per_minute: details.limits.requests_per_minute,
       tokens_per_minute: details.limits.tokens_per_minute,
     },
+    /** Texts of the rows that `summary.scores.confusions` names. */
+    examples,
     /** The template's first 20,000 characters; `null` if each row has its own prompt, or it is unknown. */
     prompt: details.prompt,
     settings: settingsInWords(details, summary.currency),

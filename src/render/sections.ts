@@ -15,6 +15,7 @@ import {
   section,
   text,
 } from './document.js';
+import type { ExampleTexts } from './example-texts.js';
 import { scoreSections } from './score-sections.js';
 import { escapeControls } from './terminal-text.js';
 
@@ -32,8 +33,16 @@ const ELSEWHERE: readonly Medium[] = ['html', 'markdown'];
 
 const MOST_LINES = 15;
 
-export function summarySections(summary: Summary): Section[] {
-  const { answers, answers_without_confidence: unsure = 0, drift, scores, filters, errors } = summary;
+export function summarySections(summary: Summary, examples?: ExampleTexts): Section[] {
+  const {
+    answers,
+    answers_without_confidence: unsure = 0,
+    drift,
+    scores,
+    filters,
+    errors,
+    properties = {},
+  } = summary;
   const without =
     unsure === 0
       ? ''
@@ -51,8 +60,21 @@ export function summarySections(summary: Summary): Section[] {
       [figures(shared(answers), { areParts: true, most: MOST_LINES }), text(without)],
       { chapter: 'answers' },
     ),
+    section(
+      'properties_counted',
+      'Answers by property',
+      [figures(byProperty(properties), { most: MOST_LINES })],
+      {
+        ...{ short: 'properties', in: TERMINAL },
+      },
+    ),
+    ...Object.entries(properties).map(([name, counts], i) =>
+      section(`property_${i + 1}`, `Answers of ${name}`, [figures(shared(counts), { areParts: true })], {
+        ...{ chapter: 'answers', in: ELSEWHERE },
+      }),
+    ),
     section('sources', 'Where answers come from', [sourceList], { short: '', chapter: 'answers' }),
-    ...(scores === undefined ? [] : scoreSections(scores)),
+    ...(scores === undefined ? [] : scoreSections(scores, examples)),
     section(
       'drift',
       'Difference to the last run',
@@ -114,6 +136,17 @@ const plainFigure = ({ name, value, sample, ...figure }: Figure): Figure => ({
   ...figure,
   ...(sample !== undefined && { sample: escapeControls(sample) }),
 });
+
+/** `positive: 512, negative: 300` */
+const byProperty = (properties: NonNullable<Summary['properties']>): Figure[] =>
+  Object.entries(properties).map(([name, counts]) =>
+    figure(
+      name,
+      sorted(counts)
+        .map(([value, n]) => `${value}: ${count(n)}`)
+        .join(', '),
+    ),
+  );
 
 /** The most frequent first, with shares. */
 function shared(counts: CountByName): Figure[] {

@@ -36,7 +36,9 @@ export async function salvagePartFile(
     const ended = records.flatMap((record) => record.countedRow(column) ?? []);
     if (ended.length < records.length) return null;
     tally = fold(tally, ended);
-    retried = retried && fold(retried, ended);
+    // Numbers of the whole output are not known here.
+    const unnumbered = ended.map((row) => ({ ...row, row: null }));
+    retried = retried && fold(retried, unnumbered);
   }
   const paidAgain = answeredRows(manifest) - answeredRows({ tally });
   // The lost rows are called again, and the finishing steps start over.

@@ -41,10 +41,12 @@ async function abstain({ committer, whole, settings, format }: Finishing): Promi
   const before = committer.manifest.tally;
   const tally = new AbstainingTally(before);
   const change = (record: OutputRecord): Change => {
-    const label = record.sureness < threshold ? record.label : null;
+    const { label, number } = record;
     if (label === null) return null;
-    tally.abstain(label, goldOf(record), record.answerSource);
-    return leftOut;
+    const gold = goldOf(record);
+    if (record.sureness < threshold) tally.abstain(label, gold, number, record.answerSource);
+    else tally.stay(label, gold, number);
+    return record.sureness < threshold ? leftOut : null;
   };
   const leftOut = format.values(ABSTAINING, { values: [null], counted: [], problem: null, abstained: true });
   if (threshold > 0) await whole.rewrite(rewritten(written, change, job));

@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { MOST_LABELS } from '../../src/account/gold-tally.js';
+import { MOST_LABELS, MOST_VALUES } from '../../src/account/gold-tally.js';
 import { scoresOf } from '../../src/account/scores.js';
 import { type CountedRow, emptyTally, fold, type Tally } from '../../src/account/tally.js';
 import type { Gold } from '../../src/answer/gold.js';
 import type { Json } from '../../src/core/model.js';
 import { completed, completionBlocked, failed, skipped } from './outcomes.js';
 
+const PROBLEM = { code: 'answer_not_a_label', message: '' };
 const label = (name: string): Gold => ({ kind: 'label', label: name });
 const folded = (...ended: readonly CountedRow[]): Tally => fold(emptyTally(), ended);
 
@@ -22,6 +23,7 @@ function json(values: readonly Json[], right: { readonly [name: string]: Json })
       name,
       place: ['a', 'b'].indexOf(name),
       right: value,
+      isNamed: name === 'a',
     })),
   };
   return { ...completed('x'), answer: { values, counted: ['valid'], problem: null }, gold };
@@ -83,6 +85,49 @@ describe('rows with gold', () => {
     });
   });
 
+  it('are named by pairs of a right label and another answer, the most frequent first, with their first rows', () => {
+    const wrong = { ...completed('negative'), gold: label('positive') };
+    const odd = { ...completed('x'), answer: { values: [null], counted: ['(none)'], problem: PROBLEM } };
+    const first = fold(emptyTally(), [{ ...completed('positive'), gold: label('positive') }, wrong]);
+    const tally = fold(JSON.parse(JSON.stringify(first)), [
+      failed('timeout'),
+      { ...odd, gold: label('negative') },
+      wrong,
+      wrong,
+    ]);
+    expect(scoresOfTally(tally).confusions).toEqual([
+      { gold: 'positive', answer: 'negative', rows: 3, examples: [2, 5] },
+      { gold: 'negative', answer: '(none)', rows: 1, examples: [4] },
+    ]);
+    // A row that is called again comes later, and has the number of its record.
+    const again = fold(tally, [
+      { ...wrong, row: 3 },
+      { ...wrong, row: null },
+    ]);
+    expect(scoresOfTally(again).confusions[0]).toMatchObject({ rows: 5, examples: [2, 3] });
+  });
+
+  it('of several labels are mixed up where one is missed, and where one is too many', () => {
+    const answer = { values: [['a', 'c']], counted: ['a', 'c'], problem: null };
+    const gold: Gold = { kind: 'labels', labels: ['a', 'b'] };
+    expect(scoresOfTally(folded({ ...completed('x'), answer, gold })).confusions).toEqual([
+      { gold: '(none)', answer: 'c', rows: 1, examples: [1] },
+      { gold: 'b', answer: '(none)', rows: 1, examples: [1] },
+    ]);
+  });
+
+  it('name five pairs, and keep examples of 200 at most', () => {
+    const rows = Array.from({ length: 900 }, (_, i) => ({
+      ...completed(`label ${i % 30}`),
+      gold: label(`label ${Math.floor(i / 30)}`),
+    }));
+    const tally = folded(...rows, ...rows);
+    expect(Object.keys(tally.gold?.confusion?.examples ?? {})).toHaveLength(200);
+    expect(scoresOfTally(tally).confusions.map(({ gold, examples }) => [gold, examples])).toEqual(
+      [2, 3, 4, 5, 6].map((row) => ['label 0', [row, row + 900]]),
+    );
+  });
+
   it('may have numbers, which are counted by their value and sorted by it', () => {
     const row = (right: string, value: number): CountedRow => ({
       ...{ ...completed('x'), answer: { values: [value], counted: [String(value)], problem: null } },
@@ -98,6 +143,7 @@ describe('rows with gold', () => {
       rows: 0,
       unanswered: 1,
       accuracy: null,
+      majority: null,
       abstained: 0,
       answered: 0,
       answered_accuracy: null,
@@ -105,6 +151,7 @@ describe('rows with gold', () => {
       kappa: null,
       brier: null,
       ece: null,
+      confusions: [],
       calibration: [],
       labels: {},
       confusion: {},
@@ -156,6 +203,43 @@ describe('gold for JSON', () => {
       accuracy: { value: 2 / 3 },
       macro_f1: null,
       properties: { a: { rows: 2, exact: 0.5 }, b: { rows: 3, exact: 1 } },
+    });
+  });
+
+  it('is scored like labels by properties with few values', () => {
+    const invalid = { values: [null, null], counted: ['invalid'], problem: PROBLEM };
+    const rows = [
+      json([5, 'x'], { a: 5, b: 'x' }),
+      json([4, 'x'], { a: 5, b: 'y' }),
+      json([null, 'x'], { a: null }),
+      { ...json([], { a: 4 }), answer: invalid },
+    ];
+    const first = fold(emptyTally(), rows.slice(0, 2));
+    const { a, b } = scoresOfTally(fold(JSON.parse(JSON.stringify(first)), rows.slice(2))).properties;
+    expect(a).toEqual({
+      rows: 4,
+      exact: 0.5,
+      accuracy: { value: 0.5, low: expect.any(Number), high: expect.any(Number) },
+      majority: { label: '5', accuracy: 0.5 },
+      macro_f1: expect.closeTo((2 / 3 + 0 + 1) / 3, 10),
+      kappa: expect.any(Number),
+      labels: {
+        '4': { precision: 0, recall: 0, f1: 0, support: 1 },
+        '5': { precision: 1, recall: 0.5, f1: 2 / 3, support: 2 },
+        null: { precision: 1, recall: 1, f1: 1, support: 1 },
+      },
+      confusion: { '4': { '(none)': 1 }, '5': { '4': 1, '5': 1 }, null: { null: 1 } },
+      confusions: [
+        { gold: '4', answer: '(none)', rows: 1, examples: [4] },
+        { gold: '5', answer: '4', rows: 1, examples: [2] },
+      ],
+    });
+    expect(b).toMatchObject({ rows: 2, exact: 0.5, accuracy: { value: 0.5 }, labels: {}, confusion: {} });
+    const many = Array.from({ length: MOST_VALUES + 1 }, (_, i) => json([i, 'x'], { a: i }));
+    expect(scoresOfTally(folded(...many)).properties['a']).toMatchObject({
+      accuracy: { value: 1 },
+      left_out: 'more than 20 different labels came: only the accuracy is counted',
+      labels: {},
     });
   });
 

@@ -121,7 +121,9 @@ const gold: fc.Arbitrary<Gold> = fc.oneof(
   fc.record({ kind: fc.constant('label' as const), label: name }),
   fc.record({
     kind: fc.constant('json' as const),
-    values: fc.array(fc.record({ name, place: fc.constant(0), right: name }), { maxLength: 3 }),
+    values: fc.array(fc.record({ name, place: fc.constant(0), right: name, isNamed: fc.boolean() }), {
+      maxLength: 3,
+    }),
   }),
 );
 

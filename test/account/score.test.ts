@@ -25,7 +25,7 @@ function tallyOf(right: readonly unknown[], answered: readonly unknown[], cut = 
     const counter = new GoldCounter(tally);
     for (const [i, label] of right.slice(from, to).entries()) {
       const given = answered[(from ?? 0) + i];
-      counter.add(gold(label), answerOf(given === null ? null : String(given)));
+      counter.add(gold(label), answerOf(given === null ? null : String(given)), null);
     }
     tally = JSON.parse(JSON.stringify(counter.toTally()));
   }
@@ -92,6 +92,22 @@ describe("the published examples of scikit-learn's documentation", () => {
   });
 });
 
+describe('the majority', () => {
+  it('is the most frequent right label, unanswered rows included, and the first by name of equals', () => {
+    expect(scored(['b', 'a', 'c', 'b', 'a'], ['c', 'c', 'c', 'c', 'c']).majority).toEqual({
+      label: 'a',
+      accuracy: 0.4,
+    });
+  });
+
+  it('is unknown where a row may have several labels', () => {
+    const counter = new GoldCounter(undefined);
+    const answer = { values: [['a']], counted: ['a'], problem: null };
+    counter.add({ kind: 'labels', labels: ['a'] }, answer, null);
+    expect(scoresOf(counter.toTally()).majority).toBeNull();
+  });
+});
+
 /** A forecast of all labels; the label of the answer is the likeliest. */
 type Forecast = readonly [right: string, probabilities: Readonly<Record<string, number>>];
 
@@ -102,7 +118,7 @@ function forecastTally(rows: readonly Forecast[], cut = rows.length): GoldTally 
     for (const [right, probabilities] of part) {
       const [[label, value] = ['', 0]] = Object.entries(probabilities).sort(([, a], [, b]) => b - a);
       const confidence = { value, probabilities: new Map(Object.entries(probabilities)) };
-      counter.add(gold(right), { ...answerOf(label), confidence });
+      counter.add(gold(right), { ...answerOf(label), confidence }, null);
     }
     tally = JSON.parse(JSON.stringify(counter.toTally()));
   }
@@ -240,8 +256,8 @@ test('a label that was left out counts as what the model said where its confiden
     confidence,
     abstained: true,
   };
-  counter.add(gold('a'), { ...answer, label: 'a' });
-  counter.add(gold('b'), { ...answer, label: 'a' });
+  counter.add(gold('a'), { ...answer, label: 'a' }, null);
+  counter.add(gold('b'), { ...answer, label: 'a' }, null);
   expect(scoresOf(counter.toTally())).toMatchObject({
     accuracy: { value: 0 },
     answered: 0,
@@ -350,7 +366,7 @@ describe('rows with several labels', () => {
         for (const [right, answered] of pairs) {
           const answer: Answer =
             answered === null ? answerOf(null) : { values: [answered], counted: answered, problem: null };
-          counter.add({ kind: 'labels', labels: right }, answer);
+          counter.add({ kind: 'labels', labels: right }, answer, null);
         }
         const scores = scoresOf(JSON.parse(JSON.stringify(counter.toTally())));
         const whole = pairs.filter(([right, answered]) => answered?.join() === right.join());

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { percentiles } from '../../src/account/latency.js';
+import { scoresOf } from '../../src/account/scores.js';
 import {
   AbstainingTally,
   type CountedRow,
@@ -37,11 +38,25 @@ describe('labels that are left out afterwards', () => {
   test('are taken from where they come from', () => {
     const again = completed('good', { answer_source: 'asked_again' });
     const tally = new AbstainingTally(fold(emptyTally(), [completed('good'), again, again]));
-    tally.abstain('good', null, 'read');
-    tally.abstain('good', null, 'asked_again');
+    tally.abstain('good', null, 1, 'read');
+    tally.abstain('good', null, 1, 'asked_again');
     expect(tally.toTally()).toMatchObject({ abstained: 2, sources: { asked_again: 1 } });
-    tally.abstain('good', null, 'asked_again');
+    tally.abstain('good', null, 1, 'asked_again');
     expect(tally.toTally()).not.toHaveProperty('sources');
+  });
+
+  test('leave their place among the examples to the next rows', () => {
+    const gold = { kind: 'label', label: 'good' } as const;
+    const wrong = { ...completed('bad'), gold };
+    const tally = new AbstainingTally(fold(emptyTally(), [wrong, wrong, wrong, wrong]));
+    tally.abstain('bad', gold, 1, 'read');
+    tally.stay('bad', gold, 2);
+    tally.stay('bad', gold, 3);
+    tally.stay('bad', gold, 4);
+    expect(scoresOf(tally.toTally().gold ?? { rows: 0, right: 0, unanswered: 0 }).confusions).toEqual([
+      { gold: 'good', answer: 'bad', rows: 3, examples: [2, 3] },
+      { gold: 'good', answer: '(none)', rows: 1, examples: [1] },
+    ]);
   });
 
   test('are taken from the others where more labels came than are counted by name', () => {
@@ -50,7 +65,7 @@ describe('labels that are left out afterwards', () => {
       ...emptyTally(),
       answers: { ...Object.fromEntries(labels.slice(0, 100).map((label) => [label, 1])), '(other)': 2 },
     });
-    for (const label of labels) tally.abstain(label, null, 'read');
+    for (const label of labels) tally.abstain(label, null, 1, 'read');
     const { answers } = tally.toTally();
     expect(Object.keys(answers).filter((name) => name.startsWith('label'))).toEqual([]);
     expect(sumOf(answers)).toBe(102);
@@ -125,6 +140,27 @@ test('each row is counted where it belongs', () => {
     latency: null,
   });
   expect(percentiles(tally.latency)).toMatchObject({ p50: 401, max: 500 });
+});
+
+test('values of properties are counted by name: 20 of each, and 100 properties', () => {
+  const row = (properties: [string, string][]) => {
+    const { outcome, answer } = completed('x');
+    if (answer === null) throw new Error('it has an answer');
+    return { outcome, answer: { ...answer, properties } };
+  };
+  const few = fold(emptyTally(), [row([['worn', 'true']])]);
+  const of = (name: string) => Array.from({ length: 22 }, (_, i) => row([[name, String(i)]]));
+  const names = Array.from({ length: 200 }, (_, i) => row([[`p${i}`, '1']]));
+  const { properties = {} } = fold(throughJson(few), [
+    row([['worn', 'true']]),
+    ...of('stars'),
+    ...names,
+    row([['__proto__', '1']]),
+  ]);
+  expect(properties['worn']).toEqual({ true: 2 });
+  expect(Object.keys(properties['stars'] ?? {})).toHaveLength(21);
+  expect(properties['stars']).toMatchObject({ '0': 1, '(other)': 2 });
+  expect(Object.keys(properties)).toHaveLength(100);
 });
 
 test('a text with damage is an error, and no invalid answer', () => {

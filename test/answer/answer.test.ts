@@ -174,6 +174,10 @@ describe('a JSON answer', () => {
     expect(reader.read(said('{"tags":["a"],"label":"good","extra":1}'))).toEqual({
       values: ['good', null, ['a']],
       counted: ['valid'],
+      properties: [
+        ['label', 'good'],
+        ['score', 'null'],
+      ],
       problem: null,
     });
   });
@@ -209,6 +213,23 @@ describe('a JSON answer', () => {
     expect(reader.read(said('{"label": "so-so"}')).problem?.message).toBe(
       'answer.label must be equal to one of the allowed values: good, bad',
     );
+  });
+
+  it.each([
+    [{ enum: ['a', 1] }, 'x', 'x'],
+    [{ const: 'a' }, 'a', 'a'],
+    [{ type: 'boolean' }, false, 'false'],
+    [{ type: ['integer', 'null'] }, 4, '4'],
+    [{ anyOf: [{ type: 'number' }, { type: 'null' }] }, null, 'null'],
+    [{ type: 'string' }, 'x', undefined],
+    [{ type: ['number', 'string'] }, 4, undefined],
+    [{ anyOf: [{ type: 'number' }, {}] }, 4, undefined],
+    [{ type: 'array', items: { type: 'number' } }, [4], undefined],
+    [{}, 4, undefined],
+    [true, 4, undefined],
+  ])('counts the values of a property %j as it has few of them', (of, value, named) => {
+    const { named: namesOf } = answerReader({ kind: 'json', schema: { properties: { more: {}, of } } });
+    expect(namesOf?.([1, value])).toEqual(named === undefined ? [] : [['of', named]]);
   });
 
   it('holds each member against its own pattern', () => {
@@ -248,7 +269,8 @@ describe('a JSON answer', () => {
     expect(list.read(said('Tags [x]: ["a", "b"]')).values).toEqual([['a', 'b']]);
     expect(list.read(said('{}')).values).toEqual([null]);
     const word = answerReader({ kind: 'json', schema: { enum: ['a', 'b'] } });
-    expect(word.read(said(' "a" ')).values).toEqual(['a']);
+    expect(word.read(said(' "a" '))).toMatchObject({ values: ['a'], properties: [['answer', 'a']] });
+    expect(list.named?.([])).toEqual([]);
   });
 
   it('understands draft 2020-12, and refuses what is no schema', () => {

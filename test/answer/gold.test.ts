@@ -134,8 +134,8 @@ describe('gold for JSON', () => {
     expect(goldOf(OBJECT, value)).toEqual({
       kind: 'json',
       values: [
-        { name: 'amount', place: 1, right: 1 },
-        { name: 'city', place: 0, right: 'Rome' },
+        { name: 'amount', place: 1, right: 1, isNamed: true },
+        { name: 'city', place: 0, right: 'Rome', isNamed: false },
       ],
     });
   });
@@ -143,7 +143,7 @@ describe('gold for JSON', () => {
   it('may name some of the properties', () => {
     expect(goldOf(OBJECT, '{"city": null}')).toEqual({
       kind: 'json',
-      values: [{ name: 'city', place: 0, right: null }],
+      values: [{ name: 'city', place: 0, right: null, isNamed: false }],
     });
   });
 
@@ -159,7 +159,7 @@ describe('gold for JSON', () => {
     const answer: AnswerSpec = { kind: 'json', schema: { type: 'array' } };
     expect(goldOf(answer, '[1, 2]')).toEqual({
       kind: 'json',
-      values: [{ name: 'answer', place: 0, right: [1, 2] }],
+      values: [{ name: 'answer', place: 0, right: [1, 2], isNamed: false }],
     });
   });
 });

@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest';
+import { scoresOf } from '../../src/account/scores.js';
 import type { Summary } from '../../src/account/summary.js';
+import { renderMarkdown } from '../../src/render/markdown.js';
 import { summaryDocument } from '../../src/render/run-document.js';
 import { renderTerminal, type TerminalOptions } from '../../src/render/terminal.js';
 import { wrapped } from '../../src/render/terminal-text.js';
@@ -52,6 +54,8 @@ const render = (
   { width = 80, color = false, files = FILES, resume = 'promptmill run jobs/sentiment.yaml' }: Options = {},
 ): string => renderTerminal(summaryDocument(summary, { files, resume }), { width, color });
 
+const SMALL = { width: 80, color: false } as const;
+
 interface Options extends Partial<TerminalOptions> {
   readonly files?: readonly (readonly [name: string, path: string])[];
   readonly resume?: string;
@@ -94,6 +98,7 @@ test('scores are told, with a matrix of few labels where there is room for it', 
     rows: 40,
     unanswered: 0,
     accuracy: { value: 0.9, low: 0.7695, high: 0.9604 },
+    majority: { label: 'bad', accuracy: 0.5122 },
     abstained: 0,
     answered: 40,
     answered_accuracy: 0.9,
@@ -101,8 +106,9 @@ test('scores are told, with a matrix of few labels where there is room for it', 
     kappa: 0.7999,
     brier: null,
     ece: null,
+    confusions: [],
     calibration: [],
-    labels: { bad: f1, '\u001b[31mvery good': f1 },
+    labels: { '\u001b[31mvery good': f1, bad: { ...f1, support: 21 } },
     confusion: {
       bad: { bad: 18, '\u001b[31mvery good': 1, '(none)': 1 },
       '\u001b[31mvery good': { '\u001b[31mvery good': 18, bad: 2 },
@@ -112,7 +118,11 @@ test('scores are told, with a matrix of few labels where there is room for it', 
   const shown = render({ ...finished, scores }, { width: 100 });
   expect(shown).toContain(`\
 scores          accuracy 90.0 % (77.0 % to 96.0 %) of 40 rows, macro F1 0.900, kappa 0.800
-                gold \\ answer        bad  \\u{1b}[31mvery good  (none)
+                always "bad": 51.2 %; this run: 90.0 %
+labels          label                precision  recall     F1  support
+                bad                     90.0 %  90.0 %  0.900       21
+                \\u{1b}[31mvery good     90.0 %  90.0 %  0.900       20
+confusion       gold \\ answer        bad  \\u{1b}[31mvery good  (none)
                 bad                   18                    1       1
                 \\u{1b}[31mvery good    2                   18       0
 `);
@@ -135,8 +145,38 @@ scores          accuracy 90.0 % (77.0 % to 96.0 %) of 40 rows, macro F1 0.900, k
     'scores          0 of 40 rows with gold answered (0.0 %), accuracy 90.0 % (',
   );
   expect(told).toContain('kappa 0.800, Brier score 0.123, calibration error 0.057\n');
+  const warned = (majority: number) =>
+    render(
+      { ...finished, scores: { ...scores, majority: { label: 'bad', accuracy: majority } } },
+      { color: true },
+    );
+  expect(warned(0.9)).toContain('\u001b[33malways "bad": 90.0 %; this run: 90.0 %');
+  expect(warned(0.89)).not.toContain('\u001b[33m');
   const many = Object.fromEntries(Array.from({ length: 9 }, (_, i) => [`l${i}`, { l0: i + 1 }]));
   expect(render({ ...finished, scores: { ...scores, confusion: many } })).toContain(' 9  l8 → l0\n');
+  const labels = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`l${i}`, { ...f1, support: i }]));
+  const listed = render({ ...finished, scores: { ...scores, labels } });
+  expect(listed).toContain('0.900        5\n                and 5 more');
+  const confusions = [
+    { gold: 'bad', answer: 'very good', rows: 1200, examples: [7, 12] },
+    { gold: 'very good', answer: '(none)', rows: 3, examples: [9] },
+    { gold: 'bad', answer: '(none)', rows: 2, examples: [] },
+  ];
+  const mixed = { ...finished, scores: { ...scores, confusions } };
+  const examples = { 7: `Not \u001b[31m${'so '.repeat(30)}`, 9: 'Bah' };
+  expect(renderTerminal(summaryDocument(mixed, { files: [], resume: null, examples }), SMALL)).toContain(`\
+mix-ups         gold → answer        rows  example  text
+                bad → very good     1,200  row 7    Not \\u{1b}[31mso so so so s…
+                                           row 12
+                very good → (none)      3  row 9    Bah
+                bad → (none)            2
+`);
+  expect(render(mixed)).toContain(`\
+mix-ups         gold → answer        rows  example
+                bad → very good     1,200  row 7, row 12
+                very good → (none)      3  row 9
+                bad → (none)            2
+`);
   const none = { ...scores, rows: 0, accuracy: null, macro_f1: null, kappa: null, labels: {}, confusion: {} };
   expect(render({ ...finished, scores: none })).toContain('scores          no row with gold so far\n');
   expect(render({ ...finished, scores: { ...none, unanswered: 3 } })).toContain(
@@ -145,6 +185,46 @@ scores          accuracy 90.0 % (77.0 % to 96.0 %) of 40 rows, macro F1 0.900, k
   expect(render({ ...finished, scores: { ...scores, confusion: {} } })).not.toContain('gold \\ answer');
   const left_out = 'more than 100 different labels came: only the accuracy is counted';
   expect(render({ ...finished, scores: { ...none, left_out } }, { width: 100 })).toContain(`${left_out}\n`);
+});
+
+test('the properties of answers in JSON are told, and each is scored by itself', () => {
+  const property = {
+    rows: 40,
+    exact: 0.9,
+    accuracy: { value: 0.9, low: 0.7695, high: 0.9604 },
+    majority: { label: '5', accuracy: 0.95 },
+    macro_f1: 0.9,
+    kappa: 0.8,
+    labels: { '5': { precision: 0.9, recall: 0.9, f1: 0.9, support: 20 } },
+    confusion: { '5': { '5': 18, '4': 2 } },
+    confusions: [{ gold: '5', answer: '4', rows: 2, examples: [3] }],
+  };
+  const why = { ...property, majority: null, labels: {}, confusion: {}, confusions: [] };
+  const scores = {
+    ...scoresOf({ rows: 40, right: 36, unanswered: 0 }),
+    properties: { stars: property, why, many: { ...why, left_out: 'more than 20' } },
+  };
+  const summary = { ...finished, properties: { stars: { '4': 300, '5': 651 } }, scores };
+  const shown = render(summary);
+  expect(shown).toContain('properties      stars  5: 651, 4: 300\n');
+  expect(shown).toContain(`\
+scores          accuracy 90.0 % (76.9 % to 96.0 %) of 40 rows
+                stars  90.0 % exact of 40 rows
+                why    90.0 % exact of 40 rows
+                many   90.0 % exact of 40 rows
+stars           accuracy 90.0 % (77.0 % to 96.0 %) of 40 rows
+                always "5": 95.0 %; this run: 90.0 %
+                label  precision  recall     F1  support
+                5         90.0 %  90.0 %  0.900       20
+                gold → answer  rows  example
+                5 → 4             2  row 3
+many            accuracy 90.0 % (77.0 % to 96.0 %) of 40 rows
+                more than 20
+`);
+  const elsewhere = renderMarkdown(summaryDocument(summary, { files: [], resume: null }));
+  expect(elsewhere).toContain('## Answers of stars\n');
+  expect(elsewhere).toMatch(/## Scores of stars\n[\s\S]*\| gold [^|]* answer \| 5 \| 4 \|\n/);
+  expect(elsewhere).not.toContain('## Scores of why');
 });
 
 test('rows that were not called are told, and do not make the others seem cheaper', () => {

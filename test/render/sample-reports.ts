@@ -222,6 +222,7 @@ function goldScores(): NonNullable<StoredSummary['scores']> {
     rows: 940,
     unanswered: 6,
     accuracy: { value: 0.912, low: 0.892, high: 0.928 },
+    majority: { label: 'positive', accuracy: 0.649 },
     abstained: 0,
     answered: 940,
     answered_accuracy: 0.912,
@@ -239,6 +240,7 @@ function goldScores(): NonNullable<StoredSummary['scores']> {
       negative: { positive: 16, negative: 211, neutral: 13 },
       neutral: { positive: 15, negative: 9, neutral: 60, '(none)': 6 },
     },
+    confusions: [],
     calibration: [
       { from: 0.4, to: 0.5, rows: 12, confidence: 0.46, accuracy: 0.5 },
       { from: 0.5, to: 0.6, rows: 30, confidence: 0.55, accuracy: 0.53 },

@@ -63,6 +63,7 @@ describe('a job with gold', () => {
         low: expect.closeTo(0.2307, 4),
         high: expect.closeTo(0.8824, 4),
       },
+      majority: { label: 'negative', accuracy: 0.4 },
       abstained: 0,
       answered: 4,
       answered_accuracy: 0.75,
@@ -80,13 +81,22 @@ describe('a job with gold', () => {
         neutral: { positive: 1, '(none)': 1 },
         positive: { positive: 1 },
       },
+      confusions: [
+        { gold: 'neutral', answer: '(none)', rows: 1, examples: [4] },
+        { gold: 'neutral', answer: 'positive', rows: 1, examples: [3] },
+      ],
       calibration: [],
       properties: {},
     });
     expect(stderr).toContain(`\
 scores          accuracy 60.0 % (23.1 % to 88.2 %) of 5 rows, macro F1 0.556, kappa 0.474
+                always "negative": 40.0 %; this run: 60.0 %
                 1 more row with gold has no answer
-                gold \\ answer  negative  neutral  positive  (none)
+labels          label     precision   recall     F1  support
+                negative    100.0 %  100.0 %  1.000        2
+                neutral       0.0 %    0.0 %  0.000        2
+                positive     50.0 %  100.0 %  0.667        1
+confusion       gold \\ answer  negative  neutral  positive  (none)
                 negative              2        0         0       0
                 neutral               0        0         1       1
                 positive              0        0         1       0

@@ -1,0 +1,43 @@
+import type { Scores } from '../account/scores.js';
+import { clipped } from '../core/figures.js';
+import { valueText } from '../core/json.js';
+import { type OutputRecord, outputAt, readOutput } from '../output/reader.js';
+
+/** By row number: what the prompt has of the row. A row whose record has none of it is missing. */
+export type ExampleTexts = { readonly [row: number]: string };
+
+/** Characters. */
+const LONGEST = 200;
+
+/** Reads the output up to the last example of the scores. @param prompt its template; `null`: rows have their own */
+export async function exampleTexts(
+  output: string,
+  scores: Scores | undefined,
+  prompt: string | null,
+): Promise<ExampleTexts> {
+  const scored = scores === undefined ? [] : [scores, ...Object.values(scores.properties)];
+  const rows = new Set(scored.flatMap(({ confusions }) => confusions.flatMap(({ examples }) => examples)));
+  const last = Math.max(0, ...rows);
+  const columns = prompt === null ? ['prompt'] : columnsIn(prompt);
+  const texts: { [row: number]: string } = {};
+  if (last === 0) return texts;
+  for await (const records of readOutput(outputAt(output))) {
+    for (const record of records) {
+      const text = rows.has(record.number) ? textOf(record, columns) : '';
+      if (text !== '') texts[record.number] = text;
+      if (record.number === last) return texts;
+    }
+  }
+  return texts;
+}
+
+/** Names in the tags of a template, in order: columns, or paths into their values. */
+const columnsIn = (template: string): string[] => [
+  ...new Set([...template.matchAll(/\{\{[{#^&]?(?![!/])([^{}]+)\}/g)].map(([, name = '']) => name.trim())),
+];
+
+function textOf(record: OutputRecord, columns: readonly string[]): string {
+  const values = columns.map((name) => record.input(name) ?? record.input(name.split('.')[0] ?? name));
+  const texts = values.map((value) => valueText(value).trim().replaceAll(/\s+/g, ' ')).filter(Boolean);
+  return clipped(texts.join(' · '), LONGEST);
+}
