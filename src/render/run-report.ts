@@ -4,7 +4,7 @@ import { calledPerSecond, invalidIn, type StoredSummary, type Summary } from '..
 import { pointsOf } from '../account/timeline.js';
 import { count, counted, duration, moment, rate } from '../core/figures.js';
 import { shellWord } from '../core/started.js';
-import { type ReportTable, reportRows } from './report-rows.js';
+import { type ReportJob, type ReportTable, reportRows } from './report-rows.js';
 import { reconciliation, shortfall } from './run-words.js';
 import { confusionOf } from './score-sections.js';
 import { sectionsOf } from './sections.js';
@@ -21,12 +21,13 @@ interface Verdict {
   readonly next: readonly { readonly text: string; readonly command: string | null }[];
 }
 
-/** @throws UsageError when the output cannot be read */
+/** @param job null where it is unknown @throws UsageError when the output cannot be read */
 export const reportOf = async (
   summary: StoredSummary,
   output: string,
+  job: ReportJob | null,
   warning: string | null = null,
-): Promise<RunReport> => runReport(summary, await reportRows(output, summary), output, warning);
+): Promise<RunReport> => runReport(summary, await reportRows(output, summary, job), output, warning);
 
 /**
  * Everything in a report of a run, whatever its form; printed by `promptmill report --json`. Texts are plain,
