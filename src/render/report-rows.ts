@@ -49,7 +49,7 @@ interface ReportRow {
   readonly cells: readonly string[];
 }
 
-const TO_LOOK_AT = ['wrong', 'invalid', 'refused', 'abstained', 'failed', 'filtered'] as const;
+export const TO_LOOK_AT = ['wrong', 'invalid', 'refused', 'abstained', 'failed', 'filtered'] as const;
 /** `right` and `wrong` where the right answer is known, else `answered`. */
 const OUTCOMES = [...TO_LOOK_AT, 'right', 'answered', 'skipped'] as const;
 type RowOutcome = (typeof OUTCOMES)[number];

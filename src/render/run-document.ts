@@ -18,7 +18,7 @@ import {
   section,
   text,
 } from './document.js';
-import { isToLookAt, type ReportTable } from './report-rows.js';
+import { isToLookAt, type ReportTable, TO_LOOK_AT } from './report-rows.js';
 import { runCharts } from './run-charts.js';
 import type { RunReport } from './run-report.js';
 import { jobTitle, reconciliation, shortfall } from './run-words.js';
@@ -196,12 +196,17 @@ function rowBlocks({ table, table_note: note }: RunReport): Block[] {
 
 function whichRows({ rows, records, outcomes }: ReportTable): string {
   if (rows.length === records) return `All ${count(records)} rows of the output.`;
-  const cut = Object.entries(outcomes).flatMap(([name, all]) => {
-    const shown = rows.filter((row) => row.outcome === name && isToLookAt(row)).length;
-    return shown > 0 && shown < all ? [`${count(shown)} of ${count(all)} ${name}`] : [];
-  });
-  const which = cut.length === 0 ? ['all that need a look'] : [...cut, 'all others that need a look'];
-  return `${count(rows.length)} of the ${count(records)} rows of the output: ${which.join(', ')}, and a sample of the rest.`;
+  const kinds = TO_LOOK_AT.map((name) => ({
+    ...{ name, all: outcomes[name] ?? 0 },
+    shown: rows.filter(({ outcome }) => outcome === name).length,
+  })).filter(({ all }) => all > 0);
+  const cut = kinds.filter(({ all, shown }) => shown < all);
+  const which = [
+    ...cut.map(({ name, all, shown }) => `${count(shown)} of ${count(all)} ${name}`),
+    ...(cut.length < kinds.length ? [`all ${cut.length > 0 ? 'others ' : ''}that need a look`] : []),
+    'a sample of the rest',
+  ];
+  return `${count(rows.length)} of the ${count(records)} rows of the output: ${which.join(', ')}.`;
 }
 
 const TITLES = { prompt: 'In the prompt', came: 'Text or error', row: 'Other values' } as const;

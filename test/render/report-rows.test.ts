@@ -120,7 +120,7 @@ describe('the rows of a report', () => {
     expect(tallied(table)).toEqual({ 'failed ': 1_480, 'filtered ': 20, 'answered good': 500 });
     expect(table.outcomes).toEqual({ filtered: 20, failed: 6_000, answered: 1_000 });
     expect(whichRows(table)).toBe(
-      '2,000 of the 7,020 rows of the output: 1,480 of 6,000 failed, all others that need a look, and a sample of the rest.',
+      '2,000 of the 7,020 rows of the output: 1,480 of 6,000 failed, all others that need a look, a sample of the rest.',
     );
   });
 

@@ -170,7 +170,10 @@ const SAMPLES: Readonly<Record<SampleName, () => { summary: Partial<StoredSummar
           ),
         },
       },
-      rows: rowsOf(100),
+      rows: rowsOf(100, () => 'answered').map((row, i) => ({
+        ...row,
+        cells: [labels[i] ?? '', ...row.cells.slice(1)],
+      })),
     };
   },
   long: () => {
