@@ -54,7 +54,7 @@ async function merge(output: string, review: string, job: string | undefined, ex
   try {
     await lock.take(output);
     say(mergedText(output, await mergeReview(output, review, settings, mayGoOn)));
-    await renewReport(found.files).catch((error: unknown) =>
+    await renewReport(found.files, settings).catch((error: unknown) =>
       say(`warning: the answers are merged, but the report could not be made anew: ${errorText(error)}`),
     );
     return 0;

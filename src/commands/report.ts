@@ -7,14 +7,18 @@ import { knownFormatOf } from '../output/format.js';
 import { assertFree, type RequestedFile, realPathOf, writeRequestedFile } from '../output/requested-file.js';
 import { renderMarkdown } from '../render/markdown.js';
 import { runDocument } from '../render/run-document.js';
+import type { ReportJob } from '../render/report-rows.js';
 import { type RunReport, reportOf, runReport } from '../render/run-report.js';
 import { show } from '../render/terminal.js';
 import { terminalText } from '../render/terminal-text.js';
 import { openFinished } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
+import { reportJob } from '../resume/report-file.js';
+import { openJob } from './job.js';
 import type { Exit } from './signals.js';
 
 interface Options {
+  readonly job?: string;
   readonly html?: string;
   readonly markdown?: string;
   readonly json?: boolean;
@@ -41,6 +45,10 @@ export function reportCommand(exit: Exit): Command {
     .option('--html <file>', 'write it as one HTML page')
     .option('--markdown <file>', 'write it as Markdown')
     .option('--json', 'print it as JSON on standard output')
+    .option(
+      '--job <file>',
+      'the job file, which says which answers are right (default: the one that the summary names)',
+    )
     .option('--overwrite', 'replace files that are there (the page beside the output is replaced without it)')
     .addHelpText('after', EXAMPLES)
     .action(async (file: string, options: Options) => {
@@ -49,7 +57,10 @@ export function reportCommand(exit: Exit): Command {
     });
 }
 
-async function report(file: string, { html, markdown, json, overwrite = false }: Options): Promise<void> {
+async function report(
+  file: string,
+  { html, markdown, json, job, overwrite = false }: Options,
+): Promise<void> {
   const forms = [
     { option: '--html', path: html, make: htmlOf },
     { option: '--markdown', path: markdown, make: markdownOf },
@@ -74,7 +85,7 @@ async function report(file: string, { html, markdown, json, overwrite = false }:
   for (const wanted of files) assertNotOfRun(wanted, found);
   if (found.warning !== null) process.stderr.write(`warning: ${terminalText(found.warning)}\n`);
   const made = found.isThere
-    ? await reportOf(found.summary, found.output, found.warning)
+    ? await reportOf(found.summary, found.output, jobOf(found, job), found.warning)
     : runReport(found.summary, `${found.output} is not there, so the rows are left out`);
   // Make all forms before writing any.
   const texts = await Promise.all(forms.map(async (form) => ({ form, text: await form.make(made) })));
@@ -116,6 +127,21 @@ async function findRun(file: string): Promise<FoundRun> {
     `${path} is the summary of ${summary.output}, and not of ${file}`,
     'Give an output of a finished run whose summary is beside it.',
   );
+}
+
+/** Without its job file a report has everything but the right answers. @throws UsageError for one that is named */
+function jobOf({ summary }: FoundRun, named: string | undefined): ReportJob | null {
+  try {
+    const file = named ?? summary.job_file;
+    return file === undefined ? null : reportJob(openJob(file, {}).settings);
+  } catch (error) {
+    if (named !== undefined || !(error instanceof UsageError)) throw error;
+    if (summary.scores !== undefined)
+      process.stderr.write(
+        `warning: wrong answers are not marked: ${terminalText(error.message)}. Name the job file with --job FILE.\n`,
+      );
+    return null;
+  }
 }
 
 /** Only the page that the run wrote beside its output may be replaced, none of its other files. */

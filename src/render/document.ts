@@ -164,13 +164,19 @@ interface ChartBlock {
 export interface RowTable {
   readonly kind: 'rows';
   readonly caption: string;
+  /** If the rows here are a sample: of how many. @default the rows here */
+  readonly records?: number;
   readonly columns: readonly RowColumn[];
   readonly rows: readonly { readonly cells: readonly string[]; readonly isToLookAt: boolean }[];
 }
 
 interface RowColumn extends Column {
-  /** Few distinct values; a reader can filter by one. @default false */
-  readonly isChoice?: boolean;
+  /** Numbers of the rows, each of them a link to its row. @default false */
+  readonly isRow?: boolean;
+  /** Marked with the colour of the outcome. @default false */
+  readonly isOutcome?: boolean;
+  /** Values that a reader can filter by, with their rows among all records. @default none */
+  readonly choices?: readonly { readonly value: string; readonly rows: number }[];
   /** Column on a page that contains this cell with others. @default its own */
   readonly within?: string;
   /** With its name before it there. @default false */

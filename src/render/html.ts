@@ -303,7 +303,7 @@ interface PageColumn extends Omit<RowTable['columns'][number], 'within' | 'isNam
 }
 
 /** Complete without scripts; with them it can be sorted, searched and paged. */
-function rowsHtml({ caption, columns, rows }: RowTable): Html {
+function rowsHtml({ caption, columns, rows, records = rows.length }: RowTable): Html {
   const shown = pageColumns({ columns, rows });
   const cellOf = (cells: readonly string[], { places: [first = 0, ...others] }: PageColumn): Piece => {
     if (columns[first]?.within === undefined) return cells[first] ?? '';
@@ -316,16 +316,17 @@ function rowsHtml({ caption, columns, rows }: RowTable): Html {
     });
   };
   const classes = shown.map(classOf);
-  const choices = shown.filter(({ isChoice }) => isChoice);
+  const all = html`<button type="button" aria-pressed="true">all ${count(records)}</button>
+`;
   return html`<div class="rows">
 <div class="tools" hidden>
-${choices.map(({ name, places: [place = 0] }) =>
-  choicesOf(
-    name,
-    rows.map(({ cells }) => cells[place] ?? ''),
-  ),
-)}
-<label>Search these rows <input type="search" autocomplete="off" spellcheck="false"></label>
+${shown.map(({ name, isOutcome, choices = [] }, i) =>
+  choices.length === 0
+    ? null
+    : html`<fieldset><legend>${name}</legend><div class="choices" data-column="${i}">${isOutcome ? all : null}${chips(choices)}</div></fieldset>
+`,
+)}<label>Search these rows <input type="search" autocomplete="off" spellcheck="false"></label>
+<p class="missing" role="alert"></p>
 </div>
 <table>
 <caption class="unseen">${caption}</caption>
@@ -334,8 +335,10 @@ ${choices.map(({ name, places: [place = 0] }) =>
     ({ cells }) => html`<tr>${shown.map((column, i) => {
       const cell = cellOf(cells, column);
       const label = html`${classes[i] ?? null} data-label="${column.name}"`;
+      if (column.isRow)
+        return html`<th scope="row"${label}><a id="row-${cell}" href="#row-${cell}">${cell}</a></th>`;
       if (i === 0) return html`<th scope="row"${label}>${cell}</th>`;
-      return html`<td dir="auto"${label}>${column.isChoice ? html`<i data-kind="${cell}"></i>` : null}${cell}</td>`;
+      return html`<td dir="auto"${label}>${column.isOutcome ? html`<i data-kind="${cell}"></i>` : null}${cell}</td>`;
     })}</tr>
 `,
   )}</tbody>
@@ -357,14 +360,16 @@ function pageColumns({ columns, rows }: Pick<RowTable, 'columns' | 'rows'>): Pag
   return [...shown.values()];
 }
 
-function choicesOf(title: string, values: readonly string[]): Html {
-  const counts = new Map<string, number>([['', values.length]]);
-  for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1);
-  return html`<fieldset><legend>${title}</legend><div class="choices">${[...counts].map(
-    ([value, rows]) =>
-      html`<button type="button" data-choice="${value}" aria-pressed="${value === '' ? 'true' : 'false'}">${value === '' ? 'all' : value} ${count(rows)}</button>
+function chips(choices: NonNullable<RowTable['columns'][number]['choices']>): Html {
+  const some = (from: number, to?: number) =>
+    choices.slice(from, to).map(
+      ({ value, rows }) =>
+        html`<button type="button" data-choice="${value}" data-rows="${rows}" aria-pressed="false">${value} ${count(rows)}</button>
 `,
-  )}</div></fieldset>`;
+    );
+  const rest = choices.length - SEEN_AT_ONCE;
+  if (rest <= 3) return html`${some(0)}`;
+  return html`${some(0, SEEN_AT_ONCE)}<details><summary>${count(rest)} more</summary>${some(SEEN_AT_ONCE)}</details>`;
 }
 
 /** Shown on a phone, where the head of the column is hidden. */
@@ -374,8 +379,8 @@ const labelOf = ({ name = '', isLong = false }: Partial<PageColumn> = {}): Html 
 const scrolling = (name: string, content: Html): Html =>
   html`<div class="scroll" tabindex="0" role="region" aria-label="${name}">${content}</div>`;
 
-function classOf({ isNumber, isLong, isChoice }: Partial<PageColumn> = {}): Html | null {
-  const names = [isNumber && 'number', isLong && 'long', isChoice && 'choice'].filter(
+function classOf({ isNumber, isLong, isOutcome }: Partial<PageColumn> = {}): Html | null {
+  const names = [isNumber && 'number', isLong && 'long', isOutcome && 'outcome'].filter(
     (name) => typeof name === 'string',
   );
   return names.length === 0 ? null : html` class="${names.join(' ')}"`;

@@ -1,14 +1,18 @@
-import { invalidIn, type Summary } from '../account/summary.js';
+import type { StoredSummary, Summary } from '../account/summary.js';
 import { sumOf } from '../account/tally.js';
+import { REFUSED } from '../answer/answer.js';
+import { type Gold, saysRight } from '../answer/gold.js';
+import { labelsCell, SEPARATOR } from '../answer/label-answer.js';
 import { clipped } from '../core/figures.js';
 import { isObject, valueText } from '../core/json.js';
 import type { Json } from '../core/model.js';
 import { randomFrom } from '../core/random.js';
 import { Reservoir, shared } from '../core/reservoir.js';
-import { type OutputRecord, outputAt, readOutput } from '../output/reader.js';
+import { ANY_JOB, type OutputRecord, outputAt, type RecordedJob, readOutput } from '../output/reader.js';
 import {
   ABSTAINED,
   ANSWER_SOURCE,
+  CONFIDENCE,
   LOGPROBS,
   ORIGINS,
   PARTS,
@@ -20,46 +24,75 @@ import { escaped } from './markup.js';
 
 /** Rows that need a look, all that fit, and a sample of the others, in row order. */
 export interface ReportTable {
-  readonly columns: readonly string[];
+  readonly columns: readonly ReportColumn[];
   readonly rows: readonly ReportRow[];
+  /** Of the output, as are the counts: by outcome, those that need a look first, and by answer. No zeros. */
   readonly records: number;
-  /** Some of the rows that need a look are missing, because there are too many. */
-  readonly is_cut: boolean;
+  readonly outcomes: Readonly<Record<string, number>>;
+  readonly answers: Readonly<Record<string, number>>;
+}
+
+/** In this order: parts of the answer, columns that the prompt has, what came with the answer, all others. */
+const GROUPS = ['answer', 'confidence', 'prompt', 'came', 'row'] as const;
+
+interface ReportColumn {
+  readonly name: string;
+  readonly of: (typeof GROUPS)[number];
 }
 
 interface ReportRow {
   /** From 1. */
   readonly row: number;
   readonly outcome: RowOutcome;
+  /** The right answer; empty if unknown. */
+  readonly gold: string;
   /** As in the output, clipped. Texts of rows and models: never markup. */
   readonly cells: readonly string[];
 }
 
-type RowOutcome = 'answered' | 'invalid' | 'abstained' | 'filtered' | 'failed' | 'skipped';
+export const TO_LOOK_AT = ['wrong', 'invalid', 'refused', 'abstained', 'failed', 'filtered'] as const;
+/** `right` and `wrong` where the right answer is known, else `answered`. */
+const OUTCOMES = [...TO_LOOK_AT, 'right', 'answered', 'skipped'] as const;
+type RowOutcome = (typeof OUTCOMES)[number];
 
-const TO_LOOK_AT: readonly RowOutcome[] = ['failed', 'filtered', 'invalid', 'abstained'];
-export const isToLookAt = ({ outcome }: Pick<ReportRow, 'outcome'>): boolean => TO_LOOK_AT.includes(outcome);
+export const isToLookAt = ({ outcome }: Pick<ReportRow, 'outcome'>): boolean =>
+  TO_LOOK_AT.some((name) => name === outcome);
+
+/** How the records are read; without it no answer is known to be wrong. */
+export interface ReportJob {
+  readonly recorded: RecordedJob;
+  /** Input column with the right answers; null for none. */
+  readonly gold: string | null;
+}
 
 /** Of a table; and how many of these are reserved for the sample, if there are other rows. */
-const MOST_ROWS = 5_000;
+const MOST_ROWS = 2_000;
 const SAMPLE = 500;
 /** Results first, then the first input columns. */
 const MOST_COLUMNS = 16;
-/** Characters of a cell: the first that makes the table small enough. */
-const CLIPS = [300, 200, 120, 80, 50, 30, 15, 5] as const;
+/** Characters of a cell: the first that makes the table small enough. Labels stay whole: readers choose rows by them. */
+const CLIPS = [300, 200, 120, 80, 50, 30] as const;
+/** Of a column that the prompt has: it must be read. */
+const LEAST_ASKED = 120;
 /** Bytes of all rows on a page, with room for the rest; and overhead of a row and of a cell. */
 const MOST_BYTES = 4_000_000;
-const AROUND_ROW = 330;
+const AROUND_ROW = 400;
 const AROUND_CELL = 40;
 
 /** Other result columns are only in the output. */
-const SHOWN = ['answer', 'text', 'confidence', 'error_code', 'error_message'];
+const SHOWN: ReadonlyMap<string, ReportColumn['of']> = new Map([
+  ['answer', 'answer'],
+  ['confidence', 'confidence'],
+  ...(['text', 'refusal', 'error_code', 'error_message'] as const).map((name) => [name, 'came'] as const),
+]);
 /** Results that no table shows: columns of CSV, parts of JSONL. No input column of a CSV has such a name. */
 const HIDDEN = new Set([STATUS, ...RESULTS].map(({ name }) => name));
 const HIDDEN_PARTS: ReadonlySet<string> = new Set(PARTS);
 /** Result columns of some jobs, after the status; before it the name is an input column's. */
 const OPTIONAL = new Set(
-  [...TOLD, ANSWER_SOURCE, ABSTAINED, LOGPROBS, ...Object.values(ORIGINS)].map(({ name }) => name),
+  [...TOLD, ANSWER_SOURCE, CONFIDENCE, ABSTAINED, LOGPROBS, ...Object.values(ORIGINS)].map(
+    ({ name }) => name,
+  ),
 );
 
 /** Names of the tally that are not texts of answers. */
@@ -68,30 +101,58 @@ const COUNTED_AS = /^(?:\(.*\)|valid|invalid)$/;
 const OTHERS = '(others)';
 
 /**
- * One pass over the output. The sample depends only on the output.
+ * One pass over the output. The sample depends only on output and job.
  * @returns a reason if the output does not say how rows ended
  * @throws UsageError `output_unreadable`, `output_damaged`
  */
-export async function reportRows(output: string, summary: Summary): Promise<ReportTable | string> {
-  const groups = new Map([...quotas(summary)].map(([name, quota]) => [name, sampleOf(name, quota)] as const));
+export async function reportRows(
+  output: string,
+  summary: StoredSummary,
+  job: ReportJob | null = null,
+): Promise<ReportTable | string> {
+  const groups = new Map(
+    [...quotas(summary, job)].map(([name, quota]) => [name, sampleOf(name, quota)] as const),
+  );
   const unnamed = sampleOf(OTHERS, MOST_ROWS);
   const file = outputAt(output);
-  const table = new TableColumns(file.format.hasHeader);
+  const { recorded, gold: column } = job ?? { recorded: ANY_JOB, gold: null };
+  let goldColumn = column;
   const abstains = summary.answers_abstained > 0;
+  const outcomes = new Map<string, number>(OUTCOMES.map((name) => [name, 0]));
+  const answers = new Map(labelsOf(summary).map((name) => [name, 0]));
+  const columns = { isCsv: file.format.hasHeader, asked: columnsIn(summary.details.prompt), labels: answers };
+  const table = new TableColumns(columns, recorded, column);
+  const countIn = (counts: Map<string, number>, name: string): void => {
+    const before = counts.get(name);
+    if (before !== undefined) counts.set(name, before + 1);
+  };
   let records = 0;
-  let toLookAt = 0;
-  for await (const batch of readOutput(file)) {
+  for await (const batch of readOutput(file, recorded)) {
     for (const record of batch) {
-      if (records === 0 && !record.has('status'))
-        return `${output} has no column status, so it is not known how its rows ended`;
+      if (records === 0) {
+        if (!record.has('status'))
+          return `${output} has no column status, so it is not known how its rows ended`;
+        if (record.lacksForAnswer().length > 0) goldColumn = null;
+      }
       records += 1;
-      const outcome = outcomeOf(record, abstains);
+      const right = goldColumn === null ? null : record.gold(goldColumn);
+      const gold = typeof right === 'object' ? right : null;
+      const outcome = outcomeOf(record, abstains, gold);
       if (outcome === null)
         return `record ${records} of ${output} has the status ${JSON.stringify(valueText(record.get('status')))}, so the rows are left out`;
-      const isOdd = isToLookAt({ outcome });
-      if (isOdd) toLookAt += 1;
-      const group = isOdd ? groups.get(outcome) : (groups.get(`=${answerOf(record)}`) ?? unnamed);
-      group?.offer(() => ({ row: record.number, outcome, values: table.read(record) }));
+      const answer = answerText(record.get('answer'), recorded);
+      countIn(outcomes, outcome);
+      if (answer !== '') for (const name of labelsIn(answer, recorded)) countIn(answers, name);
+      const group = isToLookAt({ outcome }) ? groups.get(outcome) : (groups.get(`=${answer}`) ?? unnamed);
+      group?.offer(() => {
+        const said = gold === null ? '' : goldText(gold);
+        return {
+          row: record.number,
+          outcome,
+          gold: clipped(said, CLIPS[0]),
+          values: table.read(record, said),
+        };
+      });
     }
   }
   const rows = [...groups.values()].flatMap(({ kept }) => kept);
@@ -99,13 +160,13 @@ export async function reportRows(output: string, summary: Summary): Promise<Repo
   for (const row of unnamed.kept) others.offer(() => row);
   rows.push(...others.kept);
   rows.sort((a, b) => a.row - b.row);
-  const shown = rows.filter(isToLookAt).length;
-  return { ...table.of(rows), records, is_cut: shown < toLookAt };
+  return { ...table.of(rows), records, outcomes: occurring(outcomes), answers: occurring(answers) };
 }
 
-interface KeptRow {
-  readonly row: number;
-  readonly outcome: RowOutcome;
+const occurring = (counts: ReadonlyMap<string, number>): Record<string, number> =>
+  Object.fromEntries([...counts].filter(([, rows]) => rows > 0));
+
+interface KeptRow extends Omit<ReportRow, 'cells'> {
   readonly values: ReadonlyMap<string, string>;
 }
 
@@ -113,97 +174,154 @@ interface KeptRow {
 const sampleOf = (name: string, size: number): Reservoir<KeptRow> => new Reservoir(size, randomFrom(0, name));
 
 /** Null if the record does not say. */
-function outcomeOf(record: OutputRecord, abstains: boolean): RowOutcome | null {
+function outcomeOf(record: OutputRecord, abstains: boolean, gold: Gold | null): RowOutcome | null {
   const { status } = record;
   if (status !== 'completed') return status;
-  if (record.isInvalid) return 'invalid';
+  if (record.isInvalid) return record.errorCode === REFUSED ? 'refused' : 'invalid';
   // Without rows that abstain, a column of this name is the input's.
-  return abstains && record.isAbstained ? 'abstained' : 'answered';
+  if (abstains && record.isAbstained) return 'abstained';
+  if (gold === null) return 'answered';
+  return saysRight(gold, record.answer(gold)) ? 'right' : 'wrong';
 }
 
-const answerOf = (record: OutputRecord): string => valueText(record.get('answer'));
+/** Several labels as in CSV. */
+const answerText = (answer: Json | undefined, { spec }: RecordedJob): string =>
+  valueText(spec.kind === 'labels' ? labelsCell(answer ?? null) : answer);
+
+const labelsIn = (answer: string, { spec }: RecordedJob): readonly string[] =>
+  spec.kind === 'labels' && spec.multiple ? answer.split(SEPARATOR) : [answer];
+
+function goldText(gold: Gold): string {
+  if (gold.kind === 'label') return gold.label;
+  if (gold.kind === 'labels') return valueText(labelsCell([...gold.labels]));
+  return gold.values.map(({ name, right }) => `${name}: ${valueText(right)}`).join(', ');
+}
+
+/** Names in the tags of a template: of columns, or of values in them. */
+function columnsIn(template: string | null): ReadonlySet<string> {
+  const tags = [...(template ?? '').matchAll(/\{\{([^{}]+)\}/g)].map(([, tag = '']) => tag.trim());
+  const names = tags.map((tag) => tag.replace(/^[#^&]/, '').trim());
+  return new Set(names.flatMap((name) => [name, name.split('.')[0] ?? name]));
+}
+
+const labelsOf = ({ answers }: Summary): string[] =>
+  Object.keys(answers).filter((name) => !COUNTED_AS.test(name));
 
 /** Rows per group: all that need a look if there is room; of the others equal numbers for each answer. */
-function quotas(summary: Summary): Map<string, number> {
-  const { rows, answers, answers_abstained } = summary;
-  const problems = new Map<string, number>([
+function quotas(summary: Summary, job: ReportJob | null): Map<string, number> {
+  const { rows, answers, scores } = summary;
+  const judged = scores?.answered ?? rows.completed;
+  const problems = new Map<RowOutcome, number>([
+    ['wrong', job?.gold ? judged - Math.round(judged * (scores?.answered_accuracy ?? 0)) : 0],
+    ['invalid', summary.answers_invalid],
+    ['refused', summary.answers_refused],
+    ['abstained', summary.answers_abstained],
     ['failed', rows.failed],
     ['filtered', rows.filtered],
-    ['invalid', invalidIn(summary)],
-    ['abstained', answers_abstained],
   ]);
   const others = rows.total - sumOf(Object.fromEntries(problems));
   const shares = shared(problems, MOST_ROWS - Math.min(SAMPLE, Math.max(0, others)));
   const room = MOST_ROWS - sumOf(Object.fromEntries(shares));
-  const texts = Object.entries(answers).filter(([name]) => !COUNTED_AS.test(name));
-  const named = new Map(texts.map(([name, n]) => [`=${name}`, n]));
+  const named = new Map(labelsOf(summary).map((name) => [`=${name}`, answers[name] ?? 0]));
   return new Map([...shares, ...shared(named, room)]);
 }
 
 class TableColumns {
-  /** Of the input, and of answers with several values, in order of appearance. */
-  readonly #inputs = new Set<string>();
-  readonly #results = new Set<string>();
+  /** In order of appearance. */
+  readonly #known = new Map<string, ReportColumn>();
 
-  constructor(private readonly isCsv: boolean) {}
+  constructor(
+    private readonly how: {
+      readonly isCsv: boolean;
+      /** Names in the prompt. */
+      readonly asked: ReadonlySet<string>;
+      readonly labels: ReadonlyMap<string, number>;
+    },
+    private readonly job: RecordedJob,
+    private readonly gold: string | null,
+  ) {}
 
-  read(record: OutputRecord): Map<string, string> {
+  /** @param gold the right answer, which is shown once */
+  read(record: OutputRecord, gold: string): Map<string, string> {
     const cells = new Map<string, string>();
-    let isBehind = false;
+    const { isCsv } = this.how;
+    let isBehind = !isCsv;
     for (const name of record.names()) {
       isBehind ||= name === STATUS.name;
       const value = record.get(name) ?? null;
-      if (SHOWN.includes(name)) this.#add(cells, this.#results, name, value);
-      else if (!this.isCsv ? HIDDEN_PARTS.has(name) : HIDDEN.has(name) || (isBehind && OPTIONAL.has(name)))
+      const shown = OPTIONAL.has(name) && !isBehind ? undefined : SHOWN.get(name);
+      if (shown !== undefined) this.#add(cells, name, shown, value);
+      else if (!isCsv ? HIDDEN_PARTS.has(name) : HIDDEN.has(name) || (isBehind && OPTIONAL.has(name)))
         continue;
+      // Behind the status is an answer in several columns, or the probabilities of labels.
+      else if (isCsv && isBehind) this.#add(cells, name, name.startsWith('p_') ? 'row' : 'answer', value);
       // The table has the row number already.
       else if (name !== 'row' || valueText(value) !== String(record.number))
-        this.#add(cells, this.#inputs, name, value);
+        this.#addInput(cells, name, value, gold);
     }
-    if (this.isCsv) return cells;
+    if (isCsv) return cells;
     const [input, error] = [record.get('input'), record.get('error')];
     for (const [name, value] of isObject(input) ? Object.entries(input) : [])
-      this.#add(cells, this.#inputs, SHOWN.includes(name) ? `input_${name}` : name, value);
+      this.#addInput(cells, SHOWN.has(name) ? `input_${name}` : name, value, gold);
     for (const [name, value] of isObject(error) ? Object.entries(error) : [])
-      this.#add(cells, this.#results, `error_${name}`, value);
+      if (SHOWN.has(`error_${name}`)) this.#add(cells, `error_${name}`, 'came', value);
     return cells;
   }
 
-  #add(cells: Map<string, string>, columns: Set<string>, name: string, value: Json): void {
-    if (columns.size >= MOST_COLUMNS && !columns.has(name)) return;
-    columns.add(name);
-    cells.set(name, clipped(valueText(value), CLIPS[0]));
+  #addInput(cells: Map<string, string>, name: string, value: Json, gold: string): void {
+    const { asked } = this.how;
+    if (name === this.gold && valueText(value) === gold) return;
+    const isAsked = asked.has(name.trim()) || asked.has(name.replace(/^input_/, '').trim());
+    this.#add(cells, name, isAsked ? 'prompt' : 'row', value);
+  }
+
+  #add(cells: Map<string, string>, name: string, of: ReportColumn['of'], value: Json): void {
+    if (!this.#known.has(name)) {
+      if (of === 'row' && this.#known.size >= MOST_COLUMNS) return;
+      this.#known.set(name, { name, of });
+    }
+    const text = clipped(name === 'answer' ? answerText(value, this.job) : valueText(value), CLIPS[0]);
+    // A text that is the answer says nothing more.
+    if (name !== 'text' || text !== cells.get('answer')) cells.set(name, text);
   }
 
   of(rows: readonly KeptRow[]): Pick<ReportTable, 'columns' | 'rows'> {
-    const results = SHOWN.filter((name) => this.#results.has(name));
-    const columns = [...[...this.#inputs].slice(0, MOST_COLUMNS - results.length), ...results];
+    const columns = GROUPS.flatMap((group) => [...this.#known.values()].filter(({ of }) => of === group));
+    columns.splice(MOST_COLUMNS);
+    const isWhole = (text: string, name: string): boolean =>
+      name === 'answer' && (this.job.spec.kind === 'labels' || this.how.labels.has(text));
     const cut = (most: number): ReportRow[] =>
-      rows.map(({ row, outcome, values }) => ({
-        row,
-        outcome,
-        cells: columns.map((name) => clipped(values.get(name) ?? '', most)),
+      rows.map(({ values, ...row }) => ({
+        ...row,
+        cells: columns.map(({ name, of }) => {
+          const text = values.get(name) ?? '';
+          if (isWhole(text, name)) return text;
+          return clipped(text, of === 'prompt' ? Math.max(most, LEAST_ASKED) : most);
+        }),
       }));
+    let table: ReportRow[] = [];
     for (const most of CLIPS) {
-      const table = cut(most);
+      table = cut(most);
       if (isSmall(columns, table)) return { columns, rows: table };
     }
-    // Names take the room: drop input columns, the last first.
-    while (columns.length > results.length) {
-      columns.splice(columns.length - results.length - 1, 1);
-      if (isSmall(columns, cut(CLIPS.at(-1) ?? 0))) break;
+    // Drop columns of the input, the last first.
+    while (!isSmall(columns, table)) {
+      const last = columns.findLastIndex(({ of }) => of === 'row' || of === 'prompt');
+      if (last < 0) break;
+      columns.splice(last, 1);
+      table = cut(CLIPS.at(-1) ?? 0);
     }
-    return { columns, rows: cut(CLIPS.at(-1) ?? 0) };
+    return { columns, rows: table };
   }
 }
 
 /** As the page writes them: escaped, and each value with the name of its column. */
-function isSmall(columns: readonly string[], rows: readonly ReportRow[]): boolean {
+function isSmall(columns: readonly ReportColumn[], rows: readonly ReportRow[]): boolean {
   const size = (text: string): number => Buffer.byteLength(escaped(text));
-  const around = columns.map((name) => AROUND_CELL + size(name));
+  const around = columns.map(({ name }) => AROUND_CELL + size(name));
   let bytes = 0;
-  for (const { cells } of rows) {
-    bytes += AROUND_ROW;
+  for (const { cells, gold } of rows) {
+    bytes += AROUND_ROW + size(gold);
     for (const [i, cell] of cells.entries()) if (cell !== '') bytes += size(cell) + (around[i] ?? 0);
     if (bytes > MOST_BYTES) return false;
   }

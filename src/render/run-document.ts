@@ -19,7 +19,7 @@ import {
   text,
 } from './document.js';
 import type { ExampleTexts } from './example-texts.js';
-import { isToLookAt, type ReportTable } from './report-rows.js';
+import { isToLookAt, type ReportTable, TO_LOOK_AT } from './report-rows.js';
 import { runCharts } from './run-charts.js';
 import type { RunReport } from './run-report.js';
 import { jobTitle, reconciliation, shortfall } from './run-words.js';
@@ -208,42 +208,48 @@ function rowBlocks({ table, table_note: note }: RunReport): Block[] {
   ];
 }
 
-function whichRows({ rows, records, is_cut }: ReportTable): string {
+function whichRows({ rows, records, outcomes }: ReportTable): string {
   if (rows.length === records) return `All ${count(records)} rows of the output.`;
-  const which = is_cut
-    ? 'as many as fit of those that need a look'
-    : 'all that need a look, and a sample of the others';
-  return `${count(rows.length)} of the ${count(records)} rows of the output: ${which}.`;
+  const kinds = TO_LOOK_AT.map((name) => ({
+    ...{ name, all: outcomes[name] ?? 0 },
+    shown: rows.filter(({ outcome }) => outcome === name).length,
+  })).filter(({ all }) => all > 0);
+  const cut = kinds.filter(({ all, shown }) => shown < all);
+  const which = [
+    ...cut.map(({ name, all, shown }) => `${count(shown)} of ${count(all)} ${name}`),
+    ...(cut.length < kinds.length ? [`all ${cut.length > 0 ? 'others ' : ''}that need a look`] : []),
+    'a sample of the rest',
+  ];
+  return `${count(rows.length)} of the ${count(records)} rows of the output: ${which.join(', ')}.`;
 }
 
-/** Columns about the outcome, and columns of their own; all others are values of the row. */
-const CAME: readonly string[] = ['text', 'error_code', 'error_message'];
-const OWN: readonly string[] = ['answer', 'confidence'];
+const TITLES = { prompt: 'In the prompt', came: 'Text or error', row: 'Other values' } as const;
 
-function rowTable({ columns, rows }: ReportTable): RowTable {
-  const rank = (name: string): number => (OWN.includes(name) ? 0 : CAME.includes(name) ? 1 : 2);
-  const places = columns
-    .map((_, place) => place)
-    .sort((a, b) => rank(columns[a] ?? '') - rank(columns[b] ?? ''));
-  const columnOf = (name: string): RowTable['columns'][number] => {
-    if (OWN.includes(name)) return { name: sentence(name) };
-    return CAME.includes(name)
-      ? { name, within: 'Text or error' }
-      : { name, within: 'Values', isNamed: true };
+function rowTable({ columns, rows, records, outcomes, answers }: ReportTable): RowTable {
+  const ofPrompt = columns.filter(({ of }) => of === 'prompt').length;
+  const choices = (counts: Readonly<Record<string, number>>) =>
+    Object.entries(counts).map(([value, rows]) => ({ value, rows }));
+  const columnOf = ({ name, of }: ReportTable['columns'][number]): RowTable['columns'][number] => {
+    if (name === 'answer')
+      return { name: 'Answer', choices: choices(answers).sort((a, b) => b.rows - a.rows) };
+    if (of === 'confidence') return { name: 'Confidence', isNumber: true };
+    if (of === 'answer') return { name, within: 'Answer', isNamed: true };
+    return { name, within: TITLES[of], isNamed: of === 'row' || (of === 'prompt' && ofPrompt > 1) };
   };
+  const isGold = rows.some(({ gold }) => gold !== '');
   return {
     kind: 'rows',
     caption: 'Rows of the output',
+    records,
     columns: [
-      { name: 'Row', isNumber: true },
-      { name: 'Outcome', isChoice: true },
-      ...places.map((place) => columnOf(columns[place] ?? '')),
+      { name: 'Row', isNumber: true, isRow: true },
+      { name: 'Outcome', isOutcome: true, choices: choices(outcomes) },
+      ...(isGold ? [{ name: 'Gold' }] : []),
+      ...columns.map(columnOf),
     ],
     rows: rows.map((row) => ({
-      cells: [String(row.row), row.outcome, ...places.map((place) => row.cells[place] ?? '')],
+      cells: [String(row.row), row.outcome, ...(isGold ? [row.gold] : []), ...row.cells],
       isToLookAt: isToLookAt(row),
     })),
   };
 }
-
-const sentence = (name: string): string => name.charAt(0).toUpperCase() + name.slice(1);

@@ -5,7 +5,7 @@ import { pointsOf } from '../account/timeline.js';
 import { count, counted, duration, moment, rate } from '../core/figures.js';
 import { shellWord } from '../core/started.js';
 import { type ExampleTexts, exampleTexts } from './example-texts.js';
-import { type ReportTable, reportRows } from './report-rows.js';
+import { type ReportJob, type ReportTable, reportRows } from './report-rows.js';
 import { reconciliation, shortfall } from './run-words.js';
 import { confusionOf } from './score-sections.js';
 import { sectionsOf } from './sections.js';
@@ -22,14 +22,15 @@ interface Verdict {
   readonly next: readonly { readonly text: string; readonly command: string | null }[];
 }
 
-/** @throws UsageError when the output cannot be read */
+/** @param job null where it is unknown @throws UsageError when the output cannot be read */
 export const reportOf = async (
   summary: StoredSummary,
   output: string,
+  job: ReportJob | null,
   warning: string | null = null,
 ): Promise<RunReport> => {
   const examples = await exampleTexts(output, summary.scores, summary.details.prompt);
-  return runReport(summary, await reportRows(output, summary), output, warning, examples);
+  return runReport(summary, await reportRows(output, summary, job), output, warning, examples);
 };
 
 /**

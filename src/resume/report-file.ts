@@ -1,19 +1,30 @@
 import { rm } from 'node:fs/promises';
 import { readSummary } from '../account/read-summary.js';
 import type { StoredSummary } from '../account/summary.js';
+import { type RecordSettings, recordOptions } from '../config/settings.js';
 import { modeOf, readPlainFile } from '../output/plain-file.js';
 import { writeDurably } from '../output/writer.js';
+import type { ReportJob } from '../render/report-rows.js';
 import type { OutputFiles } from './output-files.js';
 
 /* The report page beside an output. A page of another run or an older output is removed. */
 
+/** What the report needs of the job. */
+export const reportJob = (settings: RecordSettings): ReportJob => ({
+  recorded: recordOptions(settings),
+  gold: settings.gold,
+});
+
 /** Charts and tables are loaded only here. @returns the path */
-export const writeReport = (files: OutputFiles, summary: StoredSummary): Promise<string> =>
-  written(files, () => summary);
+export const writeReport = (
+  files: OutputFiles,
+  summary: StoredSummary,
+  settings: RecordSettings,
+): Promise<string> => written(files, () => summary, settings);
 
 /** For an output or a summary that has changed. */
-export async function renewReport(files: OutputFiles): Promise<void> {
-  if (isThere(files)) await written(files, () => readSummary(files.summary));
+export async function renewReport(files: OutputFiles, settings: RecordSettings): Promise<void> {
+  if (isThere(files)) await written(files, () => readSummary(files.summary), settings);
 }
 
 /** Ignores a page that cannot be removed. */
@@ -21,12 +32,17 @@ export async function removeReport(files: OutputFiles): Promise<void> {
   if (isThere(files)) await rm(files.report, { force: true }).catch(() => {});
 }
 
-async function written(files: OutputFiles, summary: () => StoredSummary): Promise<string> {
+async function written(
+  files: OutputFiles,
+  summary: () => StoredSummary,
+  settings: RecordSettings,
+): Promise<string> {
   try {
     const { renderHtml } = await import('../render/html.js');
     const { runDocument } = await import('../render/run-document.js');
     const { reportOf } = await import('../render/run-report.js');
-    const page = await renderHtml(runDocument(await reportOf(summary(), files.output)));
+    const report = await reportOf(summary(), files.output, reportJob(settings));
+    const page = await renderHtml(runDocument(report));
     await writeDurably(files.report, page, modeOf(files.output));
     return files.report;
   } catch (error) {

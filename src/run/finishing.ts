@@ -77,7 +77,7 @@ export async function writeOrRemoveReport(
   summary: StoredSummary,
 ): Promise<string | null> {
   if (settings.report) {
-    return await writeReport(files, summary).catch((error: unknown) => {
+    return await writeReport(files, summary, settings).catch((error: unknown) => {
       say(`warning: the output is whole, but its report could not be made: ${errorText(error)}`);
       return null;
     });

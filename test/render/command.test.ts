@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, symlinkSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { RunReport } from '../../src/render/run-report.js';
 import { outputFiles } from '../../src/resume/output-files.js';
@@ -85,8 +85,9 @@ describe('promptmill report', () => {
       expect(charts.requests_per_minute).toBe(60_000);
       expect(sections.map(({ id }) => id)).toContain('quota');
 
-      expect(table?.columns).toEqual(['id', 'note', 'answer', 'text', 'error_code', 'error_message']);
-      expect(table?.rows.map(({ row, outcome, cells: [id] }) => [row, outcome, id])).toEqual([
+      const columns = table?.columns.map(({ name }) => name);
+      expect(columns).toEqual(['answer', 'note', 'text', 'error_code', 'error_message', 'id']);
+      expect(table?.rows.map(({ row, outcome, cells }) => [row, outcome, cells.at(-1)])).toEqual([
         [1, 'answered', '1'],
         [2, 'answered', '2'],
         [3, 'failed', '3'],
@@ -95,9 +96,44 @@ describe('promptmill report', () => {
         [6, 'answered', '6'],
       ]);
       expect(table?.rows[1]?.cells[1]).toBe(MARKUP);
-      expect(table).toMatchObject({ records: 6, is_cut: false });
+      expect(table).toMatchObject({
+        records: 6,
+        outcomes: { answered: 3, failed: 1, filtered: 1, invalid: 1 },
+      });
     },
   );
+
+  it('says which answers are wrong, where the job can be read', async () => {
+    const job = work.job(
+      {
+        report: true,
+        input: { path: work.write('truth.csv', 'note,truth\nfine,good\nworse,bad\nnever told,\n') },
+        prompt: 'Is this good? {{ note }}',
+        answer: { labels: ['good', 'bad'], gold: 'truth' },
+        output: { path: 'truth.out.csv' },
+      },
+      'truth.yaml',
+    );
+    const ran = await work.call(['run', job], { PROMPTMILL_BASE_URL: service.url, ...store() });
+    expect(ran.code, ran.stderr).toBe(0);
+    const judged = { wrong: 1, right: 1, answered: 1 };
+    const { table } = await jsonOf('truth.out.csv');
+    expect(table?.outcomes).toEqual(judged);
+    expect(table?.rows.map(({ outcome, gold }) => [outcome, gold])).toEqual([
+      ['right', 'good'],
+      ['wrong', 'bad'],
+      ['answered', ''],
+    ]);
+    expect(work.read('truth.out.report.html')).toContain('>wrong 1</button>');
+
+    renameSync(work.path(job), work.path('renamed.yaml'));
+    const without = await report('truth.out.csv', '--json');
+    expect(without.code).toBe(0);
+    expect(without.stderr).toMatch(/^warning: wrong answers are not marked: .*--job FILE\.$/m);
+    expect(JSON.parse(without.stdout).table.outcomes).toEqual({ answered: 3 });
+    expect((await jsonOf('truth.out.csv', '--job', 'renamed.yaml')).table?.outcomes).toEqual(judged);
+    expect((await report('truth.out.csv', '--job', job)).code).toBe(2);
+  });
 
   it('is text on the terminal, with what to do next', async () => {
     const { code, stdout, stderr } = await report('out.csv');

@@ -136,8 +136,8 @@ export function sampleDocument(word: string): Document {
             kind: 'rows',
             caption: 'Some rows',
             columns: [
-              { name: 'row', isNumber: true },
-              { name: 'outcome', isChoice: true },
+              { name: 'row', isNumber: true, isRow: true },
+              { name: 'outcome', isOutcome: true, choices: [{ value: 'failed', rows: 1 }] },
               { name: 'text', within: 'Values', isNamed: true },
               { name: 'never', within: 'Values', isNamed: true },
               { name: `code ${word}`, within: 'Values', isNamed: true },

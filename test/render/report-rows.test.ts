@@ -2,10 +2,15 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
+import { scoresOf } from '../../src/account/scores.js';
 import { type StoredSummary, summarise } from '../../src/account/summary.js';
 import { emptyTally } from '../../src/account/tally.js';
+import { answerReader } from '../../src/answer/answer.js';
+import { goldMapOf } from '../../src/answer/gold-map.js';
+import type { AnswerSpec } from '../../src/core/answer-spec.js';
+import { ANY_JOB, type RecordedJob } from '../../src/output/reader.js';
 import { renderHtml } from '../../src/render/html.js';
-import { type ReportTable, reportRows } from '../../src/render/report-rows.js';
+import { type ReportJob, type ReportTable, reportRows } from '../../src/render/report-rows.js';
 import { runDocument } from '../../src/render/run-document.js';
 import { runReport } from '../../src/render/run-report.js';
 import { DETAILS } from '../account/summary-parts.js';
@@ -52,9 +57,18 @@ const EMPTY: StoredSummary = summarise({
   details: DETAILS,
 });
 
+const namesOf = ({ columns }: ReportTable): string[] => columns.map(({ name }) => name);
+const whichRows = (table: ReportTable): string => {
+  const { sections } = runDocument(runReport(EMPTY, table));
+  const texts = sections
+    .find(({ id }) => id === 'rows')
+    ?.blocks.flatMap((block) => ('text' in block ? block.text : []));
+  return texts?.[1] ?? '';
+};
 const times = (n: number, row: (i: number) => Made): Made[] => Array.from({ length: n }, (_, i) => row(i));
 const tallied = ({ rows, columns }: ReportTable): Record<string, number> => {
-  const answers = rows.map(({ outcome, cells }) => `${outcome} ${cells[columns.indexOf('answer')]}`);
+  const place = columns.findIndex(({ name }) => name === 'answer');
+  const answers = rows.map(({ outcome, cells }) => `${outcome} ${cells[place]}`);
   return Object.fromEntries(
     [...new Set(answers)].map((name) => [name, answers.filter((each) => each === name).length]),
   );
@@ -72,17 +86,18 @@ describe('the rows of a report', () => {
     ];
     const table = await tableOf(rows);
     expect(tallied(table)).toEqual({
-      'answered good': 2_300,
-      'answered bad': 2_300,
+      'answered good': 800,
+      'answered bad': 800,
       'answered rare': 40,
       'failed ': 300,
       'invalid ': 60,
     });
     expect(table).toMatchObject({
       records: 12_500,
-      is_cut: false,
-      columns: ['id', 'note', 'answer', 'text', 'error_code'],
+      outcomes: { invalid: 60, failed: 300, answered: 12_040, skipped: 100 },
+      answers: { good: 9_000, bad: 3_000, rare: 40 },
     });
+    expect(namesOf(table)).toEqual(['answer', 'text', 'error_code', 'id', 'note']);
     const numbers = table.rows.map(({ row }) => row);
     expect(numbers).toEqual(numbers.toSorted((a, b) => a - b));
     // Not the first ones of each.
@@ -91,9 +106,9 @@ describe('the rows of a report', () => {
   });
 
   it('of answers that are not counted by their text are a sample of all', async () => {
-    const table = await tableOf(times(7_000, (i) => ({ status: 'completed', note: String(i) })));
-    expect(table.rows).toHaveLength(5_000);
-    expect(table.is_cut).toBe(false);
+    const table = await tableOf(times(3_000, (i) => ({ status: 'completed', note: String(i) })));
+    expect(table.rows).toHaveLength(2_000);
+    expect(table.answers).toEqual({});
   });
 
   it('leave room for others where there are too many to look at, and say so', async () => {
@@ -102,14 +117,17 @@ describe('the rows of a report', () => {
       ...times(20, () => ({ status: 'filtered', error: 'content_filter' })),
       ...times(1_000, () => ({ status: 'completed', answer: 'good' })),
     ]);
-    expect(tallied(table)).toEqual({ 'failed ': 4_480, 'filtered ': 20, 'answered good': 500 });
-    expect(table.is_cut).toBe(true);
+    expect(tallied(table)).toEqual({ 'failed ': 1_480, 'filtered ': 20, 'answered good': 500 });
+    expect(table.outcomes).toEqual({ filtered: 20, failed: 6_000, answered: 1_000 });
+    expect(whichRows(table)).toBe(
+      '2,000 of the 7,020 rows of the output: 1,480 of 6,000 failed, all others that need a look, a sample of the rest.',
+    );
   });
 
   it('are short enough for a page, and no character is cut in two', async () => {
     const long = '😀'.repeat(2_000);
     const table = await tableOf(times(5_000, () => ({ status: 'completed', answer: 'good', note: long })));
-    const [cell = ''] = table.rows[0]?.cells.slice(1) ?? [];
+    const cell = table.rows[0]?.cells[namesOf(table).indexOf('note')] ?? '';
     expect(cell).toMatch(/^(?:😀)+…$/u);
     expect(cell.length).toBeGreaterThan(100);
   });
@@ -128,7 +146,8 @@ describe('the rows of a report', () => {
     );
     const summary = { ...EMPTY, rows: { ...EMPTY.rows, total: 5_000, completed: 5_000 } };
     const table = await reportRows(path, summary);
-    expect(table).toMatchObject({ records: 5_000, columns: expect.arrayContaining(['answer']) });
+    if (typeof table === 'string') throw new Error(table);
+    expect(namesOf(table)).toContain('answer');
     const page = await renderHtml(runDocument(runReport(summary, table)));
     expect(Buffer.byteLength(page)).toBeLessThan(5_000_000);
   });
@@ -140,19 +159,138 @@ describe('the rows of a report', () => {
       'row,input,error,usage,filters,copied_from,status,answer,text,copied_from_run,abstained\n7,a,b,c,d,e,completed,good,good,f,false\n',
     );
     const table = await reportRows(path, { ...EMPTY, rows: { ...EMPTY.rows, total: 1, completed: 1 } });
-    expect(table).toMatchObject({
-      columns: [
-        'row',
-        'input',
-        'error',
-        'usage',
-        'filters',
-        'copied_from',
-        'copied_from_run',
-        'answer',
-        'text',
-      ],
-      rows: [{ cells: ['7', 'a', 'b', 'c', 'd', 'e', 'f', 'good', 'good'] }],
+    if (typeof table === 'string') throw new Error(table);
+    const inputs = ['row', 'input', 'error', 'usage', 'filters', 'copied_from'];
+    expect(namesOf(table)).toEqual(['answer', 'copied_from_run', 'text', ...inputs]);
+    expect(table.rows[0]?.cells).toEqual(['good', 'f', '', '7', 'a', 'b', 'c', 'd', 'e']);
+  });
+
+  describe('with right answers', () => {
+    const answer: AnswerSpec = { kind: 'labels', labels: ['good', 'bad'] };
+    const job = (spec: AnswerSpec, gold: string, goldMap?: RecordedJob['goldMap']): ReportJob => ({
+      recorded: { ...ANY_JOB, spec, answer: answerReader(spec), goldMap },
+      gold,
+    });
+    const written = (name: string, text: string): string => {
+      writeFileSync(join(folder, name), text);
+      return join(folder, name);
+    };
+    const summary = (total: number, answers: Record<string, number> = {}): StoredSummary => ({
+      ...EMPTY,
+      ...{ rows: { ...EMPTY.rows, total, completed: total }, answers },
+      details: { ...EMPTY.details, prompt: '{{! note }}About {{& shop }}:\n{{{ Review Text }}}' },
+    });
+    const read = async (...args: Parameters<typeof reportRows>): Promise<ReportTable> => {
+      const table = await reportRows(...args);
+      if (typeof table === 'string') throw new Error(table);
+      return table;
+    };
+
+    it('say which are wrong, and refusals apart from invalid answers; first comes what the prompt has', async () => {
+      const header = 'id,stars,Review Text,shop,status,answer,text,refusal,error_code,confidence';
+      const path = written(
+        'gold.csv',
+        `${header}
+1,5,a,x,completed,good,good,,,0.9
+2,1,b,x,completed,good,Good!,,,0.8
+3,,c,x,completed,bad,bad,,,0.7
+4,4,d,x,completed,,,I cannot,answer_refused,
+5,5,e,x,completed,,what,,answer_not_a_label,
+6,1,f,x,failed,,,,timeout,
+7,3,g,x,completed,bad,bad,,,0.6
+`,
+      );
+      const map = goldMapOf({ good: [4, 5], bad: [1, 2] });
+      const counted = {
+        ...summary(7, { good: 2, bad: 2 }),
+        ...{ answers_invalid: 1, answers_refused: 1 },
+        rows: { ...EMPTY.rows, total: 7, completed: 6, failed: 1 },
+      };
+      const table = await read(path, counted, job(answer, 'stars', { column: 'stars', map }));
+      expect(table.rows.map(({ outcome, gold }) => `${outcome} ${gold}`)).toEqual([
+        ...[
+          'right good',
+          'wrong bad',
+          'answered ',
+          'refused good',
+          'invalid good',
+          'failed bad',
+          'answered ',
+        ],
+      ]);
+      expect(table.columns.map(({ name, of }) => `${of} ${name}`)).toEqual([
+        ...['answer answer', 'confidence confidence', 'prompt Review Text', 'prompt shop'],
+        ...['came text', 'came refusal', 'came error_code', 'row id', 'row stars'],
+      ]);
+      expect(table.rows[1]?.cells).toEqual(['good', '0.8', 'b', 'x', 'Good!', '', '', '2', '1']);
+      expect(table).toMatchObject({
+        outcomes: { wrong: 1, invalid: 1, refused: 1, failed: 1, right: 1, answered: 2 },
+        answers: { good: 2, bad: 2 },
+      });
+      // The job is not known: nothing is said to be wrong.
+      const { rows, outcomes } = await read(path, counted);
+      expect(rows.every(({ gold }) => gold === '')).toBe(true);
+      expect(outcomes).toEqual({ invalid: 1, refused: 1, failed: 1, answered: 4 });
+    });
+
+    it('have the wrong ones before all others where not all fit', async () => {
+      const lines = times(6_000, (i) => ({
+        status: `${i % 60 === 0 ? 'bad' : 'good'},completed,good,good,`,
+      }));
+      const path = written(
+        'wrong.csv',
+        `truth,status,answer,text,error_code\n${lines.map(({ status }) => status).join('\n')}\n`,
+      );
+      const scores = { answered: 6_000, answered_accuracy: 5_900 / 6_000 };
+      const before = summary(6_000, { good: 6_000 });
+      const scored = {
+        ...before,
+        scores: { ...scoresOf({ rows: 6_000, right: 5_900, unanswered: 0 }), ...scores },
+      };
+      const table = await read(path, scored, job(answer, 'truth'));
+      expect(tallied(table)).toEqual({ 'wrong good': 100, 'right good': 1_900 });
+      // The right answer stands in its own column, and the input's is left out.
+      expect(namesOf(table)).not.toContain('truth');
+      expect(table.rows[0]?.gold).toBe('bad');
+    });
+
+    it('count each of several labels, and read them from lines too', async () => {
+      const path = written(
+        'several.jsonl',
+        [
+          {
+            row: 1,
+            input: { truth: 'good;bad' },
+            status: 'completed',
+            answer: ['bad', 'good'],
+            text: 'good, bad',
+          },
+          { row: 2, input: { truth: 'none' }, status: 'completed', answer: ['good'], text: 'good' },
+        ]
+          .map((line) => `${JSON.stringify(line)}\n`)
+          .join(''),
+      );
+      const spec: AnswerSpec = { ...answer, multiple: true };
+      const table = await read(path, summary(2, { good: 2, bad: 1 }), job(spec, 'truth'));
+      expect(table).toMatchObject({ outcomes: { right: 1, wrong: 1 }, answers: { good: 2, bad: 1 } });
+      expect(table.rows.map(({ gold, cells: [said] }) => [gold, said])).toEqual([
+        ['good;bad', 'bad;good'],
+        ['none', 'good'],
+      ]);
+    });
+
+    it('have an answer of several columns before the prompt, and its right values by name', async () => {
+      const spec: AnswerSpec = {
+        kind: 'json',
+        schema: { type: 'object', properties: { mood: {}, topic: {} } },
+      };
+      const path = written(
+        'json.csv',
+        'truth,status,mood,topic,text,error_code,error_message\n"{""mood"":""good""}",completed,bad,price,"{}",,\n',
+      );
+      const table = await read(path, summary(1), job(spec, 'truth'));
+      expect(table.rows[0]).toMatchObject({ outcome: 'wrong', gold: 'mood: good' });
+      expect(namesOf(table).slice(0, 2)).toEqual(['mood', 'topic']);
     });
   });
 

@@ -11,10 +11,12 @@ import { parts } from '../account/summary-parts.js';
 import { sampleReport } from './sample-reports.js';
 
 const table: ReportTable = {
-  columns: ['id', 'answer'],
-  rows: [{ row: 3, outcome: 'failed', cells: ['3', ''] }],
-  records: 4,
-  is_cut: false,
+  columns: [
+    { name: 'answer', of: 'answer' },
+    { name: 'id', of: 'row' },
+  ],
+  rows: [{ row: 3, outcome: 'failed', gold: '', cells: ['', '3'] }],
+  ...{ records: 4, outcomes: { failed: 1, answered: 3 }, answers: {} },
 };
 const reportOf = (changed: Partial<SummaryParts> = {}): RunReport =>
   runReport(summarise({ ...parts, ...changed }), table);

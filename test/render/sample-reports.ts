@@ -28,8 +28,20 @@ export function sampleReport(name: SampleName): RunReport {
   const { summary, rows } = SAMPLES[name]();
   return runReport(
     { ...beatSummary(), ...summary },
-    { columns: COLUMNS, rows, records: summary.rows?.total ?? 1000, is_cut: false },
+    { columns: COLUMNS, rows, records: summary.rows?.total ?? 1000, ...countsOf(rows) },
   );
+}
+
+/** As if the output had twice the rows that are shown. */
+function countsOf(rows: readonly ReportRow[]) {
+  const twice = (names: readonly string[]): Record<string, number> =>
+    Object.fromEntries(
+      [...new Set(names)].map((name) => [name, 2 * names.filter((each) => each === name).length]),
+    );
+  return {
+    outcomes: twice(rows.map(({ outcome }) => outcome)),
+    answers: twice(rows.flatMap(({ cells: [answer = ''] }) => (answer === '' ? [] : [answer]))),
+  };
 }
 
 const beatSummary = (): StoredSummary => ({
@@ -67,17 +79,29 @@ const beatSummary = (): StoredSummary => ({
   },
 });
 
-const COLUMNS = ['review_id', 'review', 'answer', 'text', 'error_code', 'error_message'];
+const COLUMNS = [
+  { name: 'answer', of: 'answer' },
+  { name: 'review', of: 'prompt' },
+  { name: 'text', of: 'came' },
+  { name: 'error_code', of: 'came' },
+  { name: 'error_message', of: 'came' },
+  { name: 'review_id', of: 'row' },
+] as const;
 
 const SAMPLES: Readonly<Record<SampleName, () => { summary: Partial<StoredSummary>; rows: ReportRow[] }>> = {
   plain: () => ({ summary: {}, rows: rowsOf(40) }),
-  gold: () => ({ summary: { scores: goldScores() }, rows: rowsOf(200) }),
+  gold: () => ({
+    summary: { scores: goldScores() },
+    rows: rowsOf(200, (i) => (['answered', 'wrong', 'answered', 'failed', 'refused'] as const)[i % 5]).map(
+      (row, i) => ({ ...row, gold: ['positive', 'neutral', 'negative'][i % 3] ?? '' }),
+    ),
+  }),
   failures: () => ({
     summary: {
       rows: { total: 20_000, completed: 15_000, filtered: 100, failed: 4900, skipped: 0 },
       errors: { timeout: 4000, http_500: 900, content_filter: 100 },
     },
-    rows: rowsOf(5000, (i) => (i % 50 === 0 ? 'filtered' : 'failed')),
+    rows: rowsOf(2000, (i) => (i % 50 === 0 ? 'filtered' : 'failed')),
   }),
   hostile: () => {
     const named = { [MARKUP]: 40, [UNSEEN]: 10, __proto__x: 1 };
@@ -104,7 +128,10 @@ const SAMPLES: Readonly<Record<SampleName, () => { summary: Partial<StoredSummar
           settings: { [MARKUP]: MARKUP },
         },
       },
-      rows: rowsOf(12).map((row) => ({ ...row, cells: [MARKUP, UNSEEN, MARKUP, MARKUP, MARKUP, UNSEEN] })),
+      rows: rowsOf(12).map((row) => ({
+        ...{ ...row, gold: MARKUP },
+        cells: [MARKUP, UNSEEN, MARKUP, MARKUP, MARKUP, UNSEEN],
+      })),
     };
   },
   empty: () => ({
@@ -143,7 +170,10 @@ const SAMPLES: Readonly<Record<SampleName, () => { summary: Partial<StoredSummar
           ),
         },
       },
-      rows: rowsOf(100),
+      rows: rowsOf(100, () => 'answered').map((row, i) => ({
+        ...row,
+        cells: [labels[i] ?? '', ...row.cells.slice(1)],
+      })),
     };
   },
   long: () => {
@@ -162,19 +192,19 @@ const SAMPLES: Readonly<Record<SampleName, () => { summary: Partial<StoredSummar
   },
   arabic: () => ({
     summary: { job: ARABIC, answers: { إيجابي: 700, سلبي: 300 } },
-    rows: rowsOf(30).map((row) => ({ ...row, cells: ['R1', ARABIC, 'إيجابي', 'إيجابي', '', ''] })),
+    rows: rowsOf(30).map((row) => ({ ...row, cells: ['إيجابي', ARABIC, 'إيجابي', '', '', 'R1'] })),
   }),
 };
 
 function rowsOf(
   count: number,
-  outcomeOf: (i: number) => ReportRow['outcome'] = (i) =>
-    (['answered', 'answered', 'answered', 'failed', 'filtered', 'invalid', 'abstained'] as const)[i % 7] ??
-    'answered',
+  outcomeOf: (i: number) => ReportRow['outcome'] | undefined = (i) =>
+    (['answered', 'answered', 'answered', 'failed', 'filtered', 'invalid', 'abstained'] as const)[i % 7],
 ): ReportRow[] {
   return Array.from({ length: count }, (_, i) => {
-    const outcome = outcomeOf(i);
-    const answer = outcome === 'answered' ? (['positive', 'negative', 'neutral'][i % 3] ?? '') : '';
+    const outcome = outcomeOf(i) ?? 'answered';
+    const answer =
+      outcome === 'answered' || outcome === 'wrong' ? (['positive', 'negative', 'neutral'][i % 3] ?? '') : '';
     const error =
       outcome === 'failed'
         ? ['timeout', 'no answer within 120 s after 6 attempts']
@@ -183,13 +213,13 @@ function rowsOf(
           : ['', ''];
     return {
       row: i * 3 + 1,
-      outcome,
+      ...{ outcome, gold: '' },
       cells: [
-        `R${String(i + 1).padStart(6, '0')}`,
-        `I bought it ${i + 2} weeks ago & it works, “mostly”. The lid doesn't close, though, and the manual is missing.`,
         answer,
+        `I bought it ${i + 2} weeks ago & it works, “mostly”. The lid doesn't close, though, and the manual is missing.`,
         answer === '' && outcome === 'invalid' ? 'I am not sure what to say about this review' : answer,
         ...error,
+        `R${String(i + 1).padStart(6, '0')}`,
       ],
     };
   });
