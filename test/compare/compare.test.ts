@@ -86,8 +86,11 @@ describe('compare', () => {
     expect(changed).toBe(4);
     expect(written).toContain('&lt;img src=x onerror=alert(1)&gt;&lt;/script&gt;');
     expect(written).not.toContain('<img');
-    expect(written).toContain('2 of 6 rows have the same answer');
-    expect(written).toContain('of the 4 rows not failed or skipped in either, 25.0 % have the same answer');
+    expect(written).toContain('4 rows were answered in both; 25.0 % of those agree');
+    expect(written).toContain(
+      '6 in both, matched by row number; 2 failed or skipped in one of them, or in both',
+    );
+    expect(written).toContain('--gold FILE|COLUMN');
     // What a row is called where a phone shows no heads.
     expect(written.split('data-label="row"')).toHaveLength(changed + 1);
     expect(written.split('data-label="answer b"')).toHaveLength(changed + 1);
