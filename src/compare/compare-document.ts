@@ -1,9 +1,10 @@
 import type { Share } from '../account/score.js';
-import { cost, count, counted, duration, percent } from '../core/figures.js';
+import { cost, count, counted, duration, percent, share } from '../core/figures.js';
 import { type Block, type Document, facts, type Section, section, text } from '../render/document.js';
 import { REHEARSAL } from '../render/run-words.js';
 import type { ChangedRows, CompareReport } from './compare-outputs.js';
 import type { Transitions } from './comparison.js';
+import type { Verdict } from './verdict.js';
 import { verdictText } from './verdict-text.js';
 
 const MOST_PARTS = 15;
@@ -53,7 +54,7 @@ function leadTexts({ answered: { rows, agreement }, verdict, changed, kappa }: C
   const agree =
     agreement === null
       ? 'No row was answered in both'
-      : `${counted(rows, 'row')} ${rows === 1 ? 'was' : 'were'} answered in both; ${percent(agreement, 1)} of those agree`;
+      : `${counted(rows, 'row')} ${rows === 1 ? 'was' : 'were'} answered in both; ${share(agreement)} of those agree`;
   if (verdict !== null) return [text(verdictText(verdict, 'a', 'b'), { style: 'strong' }), text(agree)];
   // Without kappa there may be free texts, of which none is the right one.
   const isAsked = changed > 0 && kappa !== null;
@@ -100,7 +101,7 @@ function partSection({ parts, transitions }: CompareReport): Section {
     .map(([name, { agreement, changed, kappa }]) => ({
       cells: [
         name,
-        agreement === null ? '' : percent(agreement, 1),
+        agreement === null ? '' : share(agreement),
         count(changed),
         kappa === null ? '' : kappa.toFixed(3),
       ],
@@ -112,7 +113,21 @@ function partSection({ parts, transitions }: CompareReport): Section {
   return section('parts', title, [{ kind: 'table', caption: title, columns, rows, most: MOST_PARTS }]);
 }
 
-function figureTable({ tokens, cost: money, latency_ms, accuracy, verdict }: CompareReport): Block {
+function scoreRows(verdict: Verdict): string[][] {
+  const { accuracy_a, accuracy_b, macro_f1_a, macro_f1_b, invalid_a, invalid_b, rows } = verdict;
+  if (accuracy_a === null || accuracy_b === null) return [];
+  const points = signed(100 * (accuracy_b.value - accuracy_a.value), 1, ' points');
+  const f1 = (a: number, b: number) => ['macro F1', a.toFixed(3), b.toFixed(3), signed(b - a, 3)];
+  return [
+    ['rows with gold', count(rows), count(rows), ''],
+    ['accuracy', share(accuracy_a.value), share(accuracy_b.value), points],
+    ['95 % interval', interval(accuracy_a), interval(accuracy_b), ''],
+    ...(macro_f1_a === null || macro_f1_b === null ? [] : [f1(macro_f1_a, macro_f1_b)]),
+    ['invalid answers', count(invalid_a), count(invalid_b), signed(invalid_b - invalid_a, 0)],
+  ];
+}
+
+function figureTable({ tokens, cost: money, latency_ms, verdict, a, b }: CompareReport): Block {
   const row = (
     name: string,
     a: number | null,
@@ -126,18 +141,16 @@ function figureTable({ tokens, cost: money, latency_ms, accuracy, verdict }: Com
     row(name, tokens.a?.[kind] ?? null, tokens.b?.[kind] ?? null, count);
   const latency = (name: 'p50' | 'p95'): string[][] =>
     row(`latency ${name}`, latency_ms.a[name], latency_ms.b[name], (ms) => duration(ms / 1000));
-  const name = verdict === null ? 'accuracy' : `accuracy of ${counted(verdict.rows, 'row')}`;
-  const [a, b] = verdict === null ? [accuracy?.a, accuracy?.b] : [verdict.accuracy_a, verdict.accuracy_b];
-  const { macro_f1_a = null, macro_f1_b = null, invalid_a = null, invalid_b = null } = verdict ?? {};
   const rows = [
-    ...(a && b ? [[name, shareText(a), shareText(b), signed(100 * (b.value - a.value), 1, ' points')]] : []),
-    ...(macro_f1_a === null || macro_f1_b === null
-      ? []
-      : [['macro F1', macro_f1_a.toFixed(3), macro_f1_b.toFixed(3), signed(macro_f1_b - macro_f1_a, 3)]]),
-    ...(invalid_a || invalid_b ? row('invalid answers', invalid_a, invalid_b, count) : []),
+    ...(verdict === null ? [] : scoreRows(verdict)),
     ...tokenRow('prompt tokens', 'prompt_tokens'),
     ...tokenRow('completion tokens', 'completion_tokens'),
-    ...row('cost', money.a, money.b, cost),
+    ...(a.currency === b.currency
+      ? row('cost', money.a, money.b, (value) => cost(value, a.currency))
+      : [
+          ...row('cost', money.a, null, (value) => cost(value, a.currency)),
+          ...row('cost', null, money.b, (value) => cost(value, b.currency)),
+        ]),
     ...latency('p50'),
     ...latency('p95'),
   ];
@@ -149,8 +162,8 @@ function figureTable({ tokens, cost: money, latency_ms, accuracy, verdict }: Com
   };
 }
 
-const shareText = ({ value, low, high }: Share): string =>
-  `${percent(value, 1)} (${percent(low, 1)} to ${percent(high, 1)})`;
+/** `54.6 to 81.9 %` */
+const interval = ({ low, high }: Share): string => `${(100 * low).toFixed(1)} to ${share(high)}`;
 
 /** `+4.5 points`; empty for none. */
 const signed = (difference: number, digits: number, unit = ''): string =>

@@ -1,10 +1,6 @@
 import { existsSync } from 'node:fs';
 import { extname } from 'node:path';
 import { stringify } from 'csv-stringify/sync';
-import type { Share } from '../account/score.js';
-import type { StoredSummary } from '../account/summary.js';
-import { readJobFile } from '../config/job-file.js';
-import type { NamedJob } from '../config/job-schema.js';
 import { UsageError } from '../core/errors.js';
 import { clipped, count, counted } from '../core/figures.js';
 import { valueText } from '../core/json.js';
@@ -12,7 +8,6 @@ import { escapeFormula } from '../output/formula.js';
 import { isMarked } from '../output/output-name.js';
 import { assertFree, type RequestedFile, writeRequestedFile } from '../output/requested-file.js';
 import { type FinishedOutput, openFinished } from '../resume/finished-output.js';
-import { outputFiles } from '../resume/output-files.js';
 import { ComparedOutput, onDisk, Spool } from './compared-output.js';
 import { type Agreement, Comparison, type PartAgreement, type Transitions } from './comparison.js';
 import { type Differences, differencesOf } from './differences.js';
@@ -39,8 +34,6 @@ export interface CompareReport extends Differences {
   readonly tokens: { readonly [side in 'a' | 'b']: SideFigures['tokens'] };
   readonly cost: { readonly [side in 'a' | 'b']: number | null };
   readonly latency_ms: { readonly [side in 'a' | 'b']: SideFigures['latency_ms'] };
-  /** On all rows with gold, from the summaries; `null` if one has no gold. */
-  readonly accuracy: { readonly [side in 'a' | 'b']: Share } | null;
   /** Which one is better; `null` without right answers. */
   readonly verdict: Verdict | null;
   /** The first ten rows that changed. */
@@ -64,6 +57,8 @@ interface OutputFacts {
   readonly job: string | null;
   readonly emulated: boolean;
   readonly run: string | null;
+  /** Of its prices, where they say it. */
+  readonly currency?: string;
 }
 
 export interface CompareOptions {
@@ -105,22 +100,20 @@ export async function compareOutputs(
 ): Promise<CompareReport> {
   const foundA = await openFinished(pathA, 'warn');
   const foundB = await openFinished(pathB, 'warn');
-  const [summaryA, summaryB] = [foundA.summary, foundB.summary];
-  const read = [...filesOf(pathA, summaryA), ...filesOf(pathB, summaryB)];
+  const read = [...filesOf(foundA), ...filesOf(foundB)];
   const files = {
     changed: changed && { ...wanted('--output', '.csv', changed, read), like: [pathA, pathB] },
     page: page && { ...wanted('--html', '.html', page, read), like: [pathA, pathB] },
   };
   const spool = new Spool();
   try {
-    const [jobA, jobB] = [jobOf(summaryA), jobOf(summaryB)];
-    const a = await ComparedOutput.open(onDisk(pathA, summaryA));
-    const b = await ComparedOutput.open(onDisk(pathB, summaryB));
-    const column = by ?? keyOfBoth([a, summaryA, jobA], [b, summaryB, jobB]);
+    const a = await ComparedOutput.open(onDisk(pathA, foundA.summary));
+    const b = await ComparedOutput.open(onDisk(pathB, foundB.summary));
+    const column = by ?? keyOfBoth(a, b);
     const plainA = () => spool.plain(pathA, signal);
     const notes = [...notesOf(foundA, column), ...notesOf(foundB, column)];
-    const judge = await judgeOf([a, jobA], [b, jobB], gold);
-    const pass = new Pass([a, summaryA], [b, summaryB], column, notes, judge, plainA, signal);
+    const judge = await judgeOf(a, b, gold);
+    const pass = new Pass(a, b, column, notes, judge, plainA, signal);
     const lines = pass.changedLines(files.changed !== undefined);
     if (files.changed === undefined) for await (const _ of lines);
     else await writeRequestedFile(files.changed, lines);
@@ -132,8 +125,6 @@ export async function compareOutputs(
   }
 }
 
-type WithSummary = readonly [ComparedOutput, StoredSummary | null];
-
 class Pass {
   readonly #comparison = new Comparison();
   readonly #matching: Matching;
@@ -143,8 +134,8 @@ class Pass {
   readonly #inputs: ReturnType<typeof inputCells>;
 
   constructor(
-    private readonly a: WithSummary,
-    private readonly b: WithSummary,
+    private readonly a: ComparedOutput,
+    private readonly b: ComparedOutput,
     private readonly by: string | null,
     private readonly notes: string[],
     private readonly judge: Judge | null,
@@ -152,11 +143,11 @@ class Pass {
     signal: AbortSignal | undefined,
   ) {
     this.#inputs = inputCells(a, b, by);
-    this.#figuresA = new SideFigures(a[1]);
-    this.#figuresB = new SideFigures(b[1]);
+    this.#figuresA = new SideFigures(a.summary);
+    this.#figuresB = new SideFigures(b.summary);
     this.#matching = new Matching(
-      a[0].side(by, this.#figuresA.over(a[0].records())),
-      b[0].side(by, this.#figuresB.over(b[0].records())),
+      a.side(by, this.#figuresA.over(a.records())),
+      b.side(by, this.#figuresB.over(b.records())),
       plainA,
       signal,
     );
@@ -164,7 +155,7 @@ class Pass {
 
   /** Compares; yields the changed rows as CSV. @param wanted false if nobody reads them */
   async *changedLines(wanted: boolean): AsyncGenerator<string> {
-    const [[a], [b]] = [this.a, this.b];
+    const { a, b } = this;
     const several = a.several ?? b.several ?? false;
     const [normalizeA, normalizeB] = [a.normalizer(several), b.normalizer(several)];
     const idOf = this.by === null ? null : a.cellOf(this.by);
@@ -212,8 +203,6 @@ class Pass {
       a: of(figuresA),
       b: of(figuresB),
     });
-    const accuracy = both((figures) => figures.accuracy);
-    const verdict = this.judge?.verdict ?? null;
     return {
       ...{ rows, agreement, kappa, transitions, changed },
       only_in_a: this.#matching.onlyInA,
@@ -221,10 +210,10 @@ class Pass {
       tokens: both((figures) => figures.tokens),
       cost: both((figures) => figures.cost),
       latency_ms: both((figures) => figures.latency_ms),
-      accuracy: accuracy.a === null || accuracy.b === null ? null : { a: accuracy.a, b: accuracy.b },
-      ...{ answered, parts, verdict },
+      verdict: this.judge?.verdict ?? null,
+      ...{ answered, parts },
       first_changed: { columns: this.#columns, rows: this.#changed.slice(0, MOST_FIRST) },
-      ...differencesOf(this.a[1], this.b[1]),
+      ...differencesOf(this.a.summary, this.b.summary),
       a: factsOf(this.a, figuresA),
       b: factsOf(this.b, figuresB),
       by: this.by,
@@ -243,8 +232,8 @@ const MOST_FIRST = 10;
 const MOST_INPUTS = 3;
 
 /** What tells people which row it is: columns of the prompt, the first it uses, else one with long texts. */
-function inputCells([a, summaryA]: WithSummary, [b, summaryB]: WithSummary, by: string | null) {
-  const template = summaryB?.details.prompt ?? summaryA?.details.prompt ?? '';
+function inputCells(a: ComparedOutput, b: ComparedOutput, by: string | null) {
+  const template = b.summary?.details.prompt ?? a.summary?.details.prompt ?? '';
   const used = [...template.matchAll(/\{\{([^{}]+)\}\}/g)].map(([, name = '']) =>
     name.replace(/^[#^&]/, '').trim(),
   );
@@ -257,11 +246,12 @@ function inputCells([a, summaryA]: WithSummary, [b, summaryB]: WithSummary, by: 
   });
 }
 
-const factsOf = ([{ name }, summary]: WithSummary, { rows }: SideFigures): OutputFacts => ({
+const factsOf = ({ name, summary }: ComparedOutput, { rows }: SideFigures): OutputFacts => ({
   output: name,
   rows,
   job: summary?.job ?? null,
   run: summary?.run ?? null,
+  ...(summary?.currency !== undefined && { currency: summary.currency }),
   emulated: summary?.emulated ?? isMarked(name, 'emulated'),
 });
 
@@ -281,11 +271,9 @@ function notesOf({ files, summary, warning }: FinishedOutput, by: string | null)
  * The jobs' id column, else null (row numbers) if both have the same input.
  * @throws UsageError if neither fits
  */
-function keyOfBoth(
-  [a, summaryA, jobA]: readonly [...WithSummary, NamedJob | null],
-  [b, summaryB, jobB]: readonly [...WithSummary, NamedJob | null],
-): string | null {
-  const [idA, idB] = [jobA?.reuse.id ?? null, jobB?.reuse.id ?? null];
+function keyOfBoth(a: ComparedOutput, b: ComparedOutput): string | null {
+  const [summaryA, summaryB] = [a.summary, b.summary];
+  const [idA, idB] = [a.readJob()?.reuse.id ?? null, b.readJob()?.reuse.id ?? null];
   const id = idA ?? idB;
   if (id !== null && (idB ?? id) === id && a.has(id) && b.has(id)) return id;
   if (summaryA === null || summaryB === null) return null;
@@ -301,20 +289,8 @@ function keyOfBoth(
   );
 }
 
-/** The output's job; null if it is gone, or another one has its name now. */
-function jobOf(summary: StoredSummary | null): NamedJob | null {
-  if (summary?.job_file === undefined) return null;
-  try {
-    const job = readJobFile(summary.job_file);
-    return job.name === summary.job ? job : null;
-  } catch (error) {
-    if (error instanceof UsageError) return null;
-    throw error;
-  }
-}
-
-const filesOf = (output: string, summary: StoredSummary | null): (string | undefined)[] => [
-  ...Object.values(outputFiles(output)),
+const filesOf = ({ files, summary }: FinishedOutput): (string | undefined)[] => [
+  ...Object.values(files),
   ...[summary?.input.path, summary?.job_file],
 ];
 

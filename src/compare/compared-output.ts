@@ -5,6 +5,8 @@ import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import type { StoredSummary } from '../account/summary.js';
 import { answerReader } from '../answer/answer.js';
+import { readJobFile } from '../config/job-file.js';
+import type { NamedJob } from '../config/job-schema.js';
 import { type AnswerSpec, answerSpecSchema } from '../core/answer-spec.js';
 import { errorText, PromptmillError, UsageError } from '../core/errors.js';
 import { count } from '../core/figures.js';
@@ -27,6 +29,8 @@ import { answerColumns, answerNormalizer, isResultName, type NormalizedAnswer } 
 export interface OutputToCompare extends Output {
   /** What its records depend on, by part, as in summary and manifest; empty if unknown. */
   readonly settings: Readonly<Record<string, string>>;
+  /** @default none, or not finished */
+  readonly summary?: StoredSummary | null;
 }
 
 /** Characters of a text that tells people which row it is. */
@@ -81,6 +85,22 @@ export class ComparedOutput {
 
   get name(): string {
     return this.output.name;
+  }
+
+  get summary(): StoredSummary | null {
+    return this.output.summary ?? null;
+  }
+
+  /** `null` if its file is gone, or another job has its name now. */
+  readJob(): NamedJob | null {
+    if (this.summary?.job_file === undefined) return null;
+    try {
+      const job = readJobFile(this.summary.job_file);
+      return job.name === this.summary.job ? job : null;
+    } catch (error) {
+      if (error instanceof UsageError) return null;
+      throw error;
+    }
   }
 
   /** As the run read its answers; `null` if unknown. */
@@ -216,6 +236,7 @@ const notAsWritten = (name: string, row: number, what: string): UsageError =>
 export const onDisk = (path: string, summary: StoredSummary | null): OutputToCompare => ({
   ...outputAt(path),
   settings: summary?.details.settings ?? {},
+  summary,
 });
 
 /** Plain copies of packed outputs, for random access. */

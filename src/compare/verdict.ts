@@ -3,7 +3,6 @@ import type { Share } from '../account/score.js';
 import { type Scores, scoresOf } from '../account/scores.js';
 import { type Gold, saysRight } from '../answer/gold.js';
 import { labelsCell } from '../answer/label-answer.js';
-import type { NamedJob } from '../config/job-schema.js';
 import { UsageError } from '../core/errors.js';
 import { valueText } from '../core/json.js';
 import type { Answer } from '../core/model.js';
@@ -88,18 +87,17 @@ export class Judge {
   }
 }
 
-type Side = readonly [output: ComparedOutput, job: NamedJob | null];
-
 /**
  * @param named `--gold`. @default the column that `answer.gold` of a job names
  * @returns `null` without right answers
  * @throws UsageError when they are named, and are none
  */
 export async function judgeOf(
-  [a, jobA]: Side,
-  [b, jobB]: Side,
+  a: ComparedOutput,
+  b: ComparedOutput,
   named: readonly string[],
 ): Promise<Judge | null> {
+  const [jobA, jobB] = [a.readJob(), b.readJob()];
   const job = [jobB, jobA].find((each) => each !== null && each.gold !== null) ?? null;
   const [column = job?.gold ?? null] = named;
   if (column === null) return null;
@@ -122,8 +120,9 @@ export async function judgeOf(
     (verdict) => {
       // What a job says of its gold may have changed since it ran.
       if (isAsked) bad.end();
+      const notes = source?.end() ?? [];
       if (isAsked && verdict === null) throw noRow(output.name, named);
-      return source?.end() ?? [];
+      return notes;
     },
   );
 }
