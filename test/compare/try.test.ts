@@ -22,7 +22,7 @@ it('try compares two prompts on the first rows, and calls no row again whose pro
     place.work.call(['try', job, '--prompt', 'b.txt', '--limit', '5', ...flags], env);
   const first = await tried();
   expect(first.code, first.stderr).toBe(0);
-  expect(first.stderr).toContain('3 of 5 rows have the same answer (60.0 %), 2 changed');
+  expect(first.stderr).toContain('5 rows were answered in both; 60.0 % of those agree');
   expect(first.stderr).toContain('  1: yes → no\n  2: yes → (invalid) never\n');
   expect(place.service.calls('other 5')).toBe(1);
   expect(place.work.records('out/try.try-b.csv')).toHaveLength(5);
