@@ -126,7 +126,7 @@ function figureTable({ tokens, cost: money, latency_ms, accuracy }: CompareRepor
   };
 }
 
-const shareText = ({ value, low, high }: Share): string =>
+export const shareText = ({ value, low, high }: Share): string =>
   `${percent(value, 1)} (${percent(low, 1)} to ${percent(high, 1)})`;
 
 /** `+12.5 %`; empty if there is nothing to compare with. */

@@ -276,7 +276,7 @@ const filesOf = (output: string, summary: StoredSummary | null): (string | undef
 ];
 
 /** @throws UsageError when the file cannot be written there */
-function wanted(
+export function wanted(
   option: '--output' | '--html',
   ending: string,
   { path, overwrite = false }: { readonly path: string; readonly overwrite?: boolean },
