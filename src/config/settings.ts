@@ -5,7 +5,7 @@ import { OUTPUT_FORMATS, outputFormatOf } from '../output/format.js';
 import { isMarked, marked } from '../output/output-name.js';
 import type { RecordedJob } from '../output/reader.js';
 import type { OriginColumn } from '../output/result-columns.js';
-import type { ReuseSettings } from '../prompt/reuse-keys.js';
+import type { ReuseSettings, SharedOutcomes } from '../prompt/reuse-keys.js';
 import type { Budget } from '../pace/budget.js';
 import { mapped, type Several } from '../service/endpoint-spec.js';
 import { commonOperation } from '../service/operation.js';
@@ -79,6 +79,7 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
       path: outputPath,
       format: outputFormatOf(outputPath === '-' ? namedOutput : outputPath),
     }),
+    reuse: Object.freeze({ ...said.reuse, ...NOTHING_SHARED }),
     limits: Object.freeze({
       ...limits,
       concurrency: most,
@@ -107,6 +108,8 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
     retry: flags.retry ?? null,
   });
 }
+
+const NOTHING_SHARED: SharedOutcomes = { known: [], keeps: false };
 
 const isOneFor = (endpoints: readonly { readonly prices: unknown }[]): boolean =>
   new Set(endpoints.map(({ prices }) => JSON.stringify(prices))).size === 1;

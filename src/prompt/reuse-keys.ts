@@ -14,11 +14,14 @@ export interface RowKeys {
   readonly request: Key | null;
   /** Row id and request: a row of a later run with the same key need not be called. */
   readonly row: Key | null;
+  /** Line of the input and request, for runs over the same input. */
+  readonly place: Key | null;
 }
 
 export interface KeyRules {
   readonly dedupe: boolean;
   readonly onlyNew: boolean;
+  readonly places: boolean;
   /** Null: only its content identifies the row. */
   readonly idOf: (row: Row) => Json;
   /** A row's own parameters override these. */
@@ -36,6 +39,8 @@ export function rowKeys(rules: KeyRules): (row: Row, prompt: Prompt, own: Parame
     return {
       request: rules.dedupe && isRepeatable(parameters) ? keyOf(request) : null,
       row: rules.onlyNew ? keyOf(`${JSON.stringify(rules.idOf(row))}\0${request}`) : null,
+      // No id in JSON begins like this.
+      place: rules.places ? keyOf(`line ${row.line}\0${request}`) : null,
     };
   };
 }
@@ -57,6 +62,19 @@ export interface ReuseSettings {
   readonly onlyNew: boolean;
   /** Column that identifies a row, for `onlyNew`; null for the format's default. */
   readonly id: string | null;
+}
+
+/** What runs over the same input know of each other. No setting of a job. */
+export interface SharedOutcomes {
+  /** Whose answers are taken over where line and request are the same; the first that has a row counts. */
+  readonly known: readonly {
+    /** @see outcomesPath */
+    readonly path: string;
+    /** As people are told: `the sample`. */
+    readonly name: string;
+  }[];
+  /** Whether the run's outcomes stay for others to know, in `outcomesPath` of its name. */
+  readonly keeps: boolean;
 }
 
 interface InputColumns {

@@ -10,7 +10,7 @@ import { PartFile } from '../output/writer.js';
 import type { Key } from '../prompt/reuse-keys.js';
 
 export interface StoredOutcome {
-  /** For rows of later runs; null when none will look for it. */
+  /** For rows of later runs, by id or by place; null when none will look for it. */
   readonly row: Key | null;
   /** For rows of the same run; null likewise. */
   readonly request: Key | null;
@@ -28,7 +28,9 @@ export type OutcomeSource =
     }
   | {
       readonly kind: 'carried';
-      /** Byte offset in the file of the job's last run. */
+      /** Which of the files of other runs, from 1. */
+      readonly file: number;
+      /** Byte offset in it. */
       readonly at: number;
     };
 

@@ -3,7 +3,7 @@ import { emptyTally } from '../account/tally.js';
 import type { Settings } from '../config/settings.js';
 import { within } from '../core/clock.js';
 import { type Counters, NO_CALLS } from '../core/counters.js';
-import { count, counted, progressText } from '../core/figures.js';
+import { counted, progressText } from '../core/figures.js';
 import type { Halt } from '../core/halt.js';
 import { thisProcess } from '../core/lock.js';
 import { forgetRun } from '../ops/heartbeat-sender.js';
@@ -127,8 +127,7 @@ export async function beginExecution(
     });
     opened.push(committer);
     await context.onBegun?.(target?.files.manifest ?? null);
-    if (settings.reuse.onlyNew)
-      say(`${count(reuse?.answered ?? 0)} rows are known from the last run of this job`);
+    for (const known of reuse?.known ?? []) say(known);
 
     const queue = new ChunkQueue(
       store,

@@ -2,11 +2,13 @@ import { createReadStream, existsSync, readdirSync, statSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { UsageError } from '../core/errors.js';
+import { count } from '../core/figures.js';
 import { makePrivateFolder } from '../core/folder.js';
+import type { Settings } from '../config/settings.js';
 import type { Parameters, Prompt, Row } from '../core/model.js';
 import { MOST_KEYS, OffsetIndex } from '../core/offset-index.js';
 import { syncFolder, writeAside, writing } from '../output/writer.js';
-import { idReader, type ReuseSettings, type RowKeys, rowKeys } from '../prompt/reuse-keys.js';
+import { idReader, type Key, type RowKeys, rowKeys } from '../prompt/reuse-keys.js';
 import type { ServedEndpoint } from '../service/endpoint.js';
 import type { EndpointSpec, Several } from '../service/endpoint-spec.js';
 import type { Survey } from '../source/source.js';
@@ -43,7 +45,7 @@ interface ReuseParts {
   readonly settings: {
     readonly job: string;
     readonly stateDir: string;
-    readonly reuse: ReuseSettings;
+    readonly reuse: Settings['reuse'];
     readonly parameters: Parameters;
     readonly endpoints: Several<{ readonly spec: EndpointSpec }>;
     readonly emulated: boolean;
@@ -59,9 +61,19 @@ interface ReuseParts {
   readonly most?: number;
 }
 
+/** Outcomes of another run. */
+interface OtherRun {
+  /** As people are told. */
+  readonly name: string;
+  /** Null when its file is gone. */
+  readonly reader: OutcomeReader | null;
+  /** That no file before it has. */
+  readonly rows: number;
+}
+
 /**
- * Finds rows that need not be called, and keeps outcomes for later rows of this run (`input.dedupe`) or of
- * the job's next one (`input.only_new`).
+ * Finds rows that need not be called, and keeps outcomes for later rows of this run (`input.dedupe`), of the
+ * job's next one (`input.only_new`), or of others over the same input (`reuse.keeps`).
  *
  * Outcomes go to their own file, synced before the manifest of the same commit: it never has less than the
  * manifest counts, and a resume cuts off the rest. If it is missing, rows are called.
@@ -72,10 +84,10 @@ export class Reuse {
     private readonly paths: { readonly own: string; readonly answered: string },
     private readonly keysOf: ReturnType<typeof rowKeys>,
     private readonly asked: OffsetIndex,
-    /** Rows that the job's last run answered. */
+    /** Rows that other runs answered; instead of a row, a key has the number of its file. */
     private readonly answers: OffsetIndex,
-    /** The file of the job's last run; null when there is none, or it is not needed. */
-    private readonly last: OutcomeReader | null,
+    /** By the number of the file, from 1. */
+    private readonly others: readonly OtherRun[],
     /** Null when the run was killed after giving its file the final name. */
     private readonly file: OutcomeFile | null,
     private readonly isNew: boolean,
@@ -90,35 +102,45 @@ export class Reuse {
     const { stateDir, reuse } = settings;
     const own = outcomesPath(stateDir, manifest.run);
     try {
-      if (!reuse.dedupe && !reuse.onlyNew) return null;
+      const places = reuse.keeps || reuse.known.length > 0;
+      if (!reuse.dedupe && !reuse.onlyNew && !places) return null;
       makePrivateFolder(dirname(own));
+      const { where, service } = placeOf(parts);
+      const answered = answeredPath(stateDir, settings.job, where);
       const isNew = !existsSync(own);
       const before = from === undefined ? own : outcomesPath(stateDir, from);
       if (isNew && existsSync(before)) await copyAs(before, own);
-      await sweep(dirname(own), [own, before]);
-      const { where, service } = placeOf(parts);
-      const answered = answeredPath(stateDir, settings.job, where);
+      const lastRun = { name: 'the last run of this job', path: answered };
+      const files = [...reuse.known, ...(reuse.onlyNew ? [lastRun] : [])];
+      await sweep(dirname(own), [own, before, ...files.map(({ path }) => path)]);
       const keysOf = rowKeys({
         ...reuse,
+        places,
         idOf: idReader(reuse.id, input.survey),
         parameters: settings.parameters,
         service,
       });
       // Both share the memory.
-      const both = reuse.dedupe && reuse.onlyNew;
+      const both = reuse.dedupe && files.length > 0;
       const most = (parts.most ?? MOST_KEYS) / (both ? 2 : 1);
       const answers = new OffsetIndex(most);
-      const last = reuse.onlyNew && existsSync(answered) ? new OutcomeReader(answered) : null;
-      if (last !== null) {
-        await scan(answered, ({ row, number }, at) => {
-          if (row !== null) answers.add(row, number, at);
-          return true;
-        });
+      const others: OtherRun[] = [];
+      for (const { name, path } of files) {
+        const reader = existsSync(path) ? new OutcomeReader(path) : null;
+        const { size } = answers;
+        if (reader !== null) {
+          await scan(path, ({ row }, at) => {
+            if (row !== null) answers.add(row, others.length + 1, at);
+            return true;
+          });
+        }
+        others.push({ name, reader, rows: answers.size - size });
       }
       const asked = new OffsetIndex(most);
       // Rows called again or reviewed since have other answers in the output than in the file.
       const { retried, merged_review: merged } = manifest.since ?? {};
       const isAmended = retried !== undefined || merged !== undefined;
+      const last = reuse.onlyNew ? (others.at(-1)?.reader ?? null) : null;
       const isKept = last !== null && !existsSync(own) && isFinishedBy(last, manifest.run);
       const file = isKept
         ? null
@@ -126,15 +148,16 @@ export class Reuse {
             if (request !== null && !isAmended) asked.add(request, number, at);
           });
       await syncFolder(dirname(own));
-      return new Reuse(parts, { own, answered }, keysOf, asked, answers, last, file, isNew);
+      return new Reuse(parts, { own, answered }, keysOf, asked, answers, others, file, isNew);
     } catch (error) {
       if (error instanceof UsageError) throw error;
       throw cannotStore(stateDir, error);
     }
   }
 
-  get answered(): number {
-    return this.answers.size;
+  /** `200 rows are known from the sample` */
+  get known(): readonly string[] {
+    return this.others.map(({ name, rows }) => `${count(rows)} rows are known from ${name}`);
   }
 
   get isFull(): boolean {
@@ -144,19 +167,24 @@ export class Reuse {
   /** Call once for each row to be sent, in input order. */
   match(row: Row, prompt: Prompt, own: Parameters | null): ReuseMatch {
     const keys = this.keysOf(row, prompt, own);
-    const found = keys.row === null ? null : this.answers.find(keys.row);
+    const found = this.#answerTo(keys.place) ?? this.#answerTo(keys.row);
     const first = keys.request === null ? null : this.asked.find(keys.request);
     // A carried row is still an original for later rows with the same request.
     if (keys.request !== null && first === null) this.asked.add(keys.request, row.number, null);
-    if (typeof found?.at === 'number') return { keys, source: { kind: 'carried', at: found.at } };
+    if (typeof found?.at === 'number')
+      return { keys, source: { kind: 'carried', file: found.row, at: found.at } };
     if (keys.request === null || first === null) return { keys, source: null };
     return { keys, source: { kind: 'copied', from: first.row, key: keys.request } };
+  }
+
+  #answerTo(key: Key | null) {
+    return key === null ? null : this.answers.find(key);
   }
 
   /** @param known rows of the commit so far: an original may be among them */
   take(source: OutcomeSource, known: ReadonlyMap<number, KnownRow>): Taken {
     if (source.kind === 'carried') {
-      const { outcome, run } = read(this.last, source.at);
+      const { outcome, run } = read(this.others[source.file - 1]?.reader ?? null, source.at);
       return { outcome: takenOver(outcome, { carried_from: run }), run };
     }
     const original = known.get(source.from) ?? read(this.file, this.asked.find(source.key)?.at);
@@ -173,7 +201,8 @@ export class Reuse {
   async keep(known: ReadonlyMap<number, KnownRow>): Promise<void> {
     const kept: StoredOutcome[] = [];
     for (const [number, { keys, ...taken }] of known) {
-      const { row, request } = keys;
+      const { request } = keys;
+      const row = this.parts.settings.reuse.keeps ? keys.place : keys.row;
       const original = request !== null && this.asked.find(request)?.row === number;
       // A failed row is kept for its copies only: the next run tries it again.
       const answered = row !== null && taken.outcome.status !== 'failed';
@@ -196,6 +225,10 @@ export class Reuse {
     const { settings, input, manifest } = this.parts;
     const { own, answered } = this.paths;
     if (this.file === null) return;
+    if (settings.reuse.keeps) {
+      await this.close();
+      return;
+    }
     if (input.total < input.survey.rows) {
       await this.close();
       if (settings.reuse.onlyNew && !existsSync(answered)) await copyAs(own, answered);
@@ -224,7 +257,7 @@ export class Reuse {
 
   async close(): Promise<void> {
     await this.file?.close();
-    this.last?.close();
+    for (const { reader } of this.others) reader?.close();
   }
 }
 

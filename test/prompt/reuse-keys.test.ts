@@ -5,6 +5,7 @@ import { type KeyRules, type RowKeys, rowKeys } from '../../src/prompt/reuse-key
 const RULES: KeyRules = {
   dedupe: true,
   onlyNew: true,
+  places: true,
   idOf: ({ fields }) => fields.get('id') ?? null,
   parameters: { temperature: 0, max_tokens: 5 },
   service: ['https://example.net/openai', 'a-deployment', '2023-09-15-preview', 'deployments'],
@@ -59,5 +60,19 @@ describe('the key of a row', () => {
     expect(keys('p', null, {}, '1').row).not.toBe(keys('p', null, {}, 1).row);
     expect(new Set(all.map(({ row }) => row)).size).toBe(all.length);
     expect(keys('p', null, { onlyNew: false }).row).toBeNull();
+  });
+
+  it('is made of its line and its request for runs over the same input, whatever its id', () => {
+    const { place, row } = keys('p');
+    expect(keys('p', null, {}, 'b').place).toBe(place);
+    const all = [
+      row,
+      place,
+      keys('q').place,
+      keys('p', { temperature: 1 }).place,
+      keys('p', null, {}, 2).row,
+    ];
+    expect(new Set(all).size).toBe(all.length);
+    expect(keys('p', null, { places: false }).place).toBeNull();
   });
 });

@@ -210,7 +210,7 @@ describe('a run with input.dedupe', { timeout: 300_000 }, () => {
 });
 
 it('a chunk that is put into the queue again leaves its copies out', () => {
-  const keys = { request: 'k', row: null };
+  const keys = { request: 'k', row: null, place: null };
   const source = { kind: 'copied', from: 1, key: 'k' } as const;
   const looked = [{ keys, source: null }, { keys, source: null }, { keys, source }, null];
   const rows = looked.map((each, i) => ({

@@ -6,7 +6,7 @@ import { UsageError } from '../../src/core/errors.js';
 import type { CalledOutcome, Json, Row } from '../../src/core/model.js';
 import { assertSame, fingerprint } from '../../src/resume/fingerprint.js';
 import type { Manifest } from '../../src/resume/manifest.js';
-import { dropOutcomes } from '../../src/resume/outcome-file.js';
+import { dropOutcomes, outcomesPath } from '../../src/resume/outcome-file.js';
 import { type KnownRow, Reuse } from '../../src/resume/reuse.js';
 import { csv } from '../../src/source/csv.js';
 import { blockedPrompt, completed, failed } from '../output/records.js';
@@ -33,6 +33,10 @@ interface Run {
   readonly since?: Manifest['since'];
   /** Rows to commit before the process ends; the run is finished when they are all. @default all */
   readonly last?: number;
+  /** Runs over the same input whose outcomes are known. @default none */
+  readonly known?: readonly string[];
+  /** Whether its outcomes stay for others to know. @default false */
+  readonly keeps?: boolean;
   /** Distinct requests that are remembered. */
   readonly most?: number;
 }
@@ -46,6 +50,7 @@ describe('what a run takes over', () => {
 
   const left = (): string[] => readdirSync(state.path('reuse')).sort();
   let isFull = false;
+  let told: readonly string[] = [];
 
   function answerTo(note: string): CalledOutcome {
     if (note.startsWith('fail')) return { ...failed, attempts: 1 };
@@ -55,14 +60,14 @@ describe('what a run takes over', () => {
   /** For each row from the first that is not committed: `called`, `copy of 3` or `from a-run`. */
   async function over(options: Run): Promise<string[]> {
     const { run, notes, committed = 0, last = notes.length, most, since } = options;
-    const settings = {
-      ...settingsFor(
-        'out.csv',
-        { input: { path: 'in.csv', ...options.input }, parameters: options.parameters ?? { temperature: 0 } },
-        options.flags,
-      ),
-      stateDir: state.folder,
-    };
+    const { known: runs = [], keeps = false } = options;
+    const job = settingsFor(
+      'out.csv',
+      { input: { path: 'in.csv', ...options.input }, parameters: options.parameters ?? { temperature: 0 } },
+      options.flags,
+    );
+    const files = runs.map((name) => ({ name, path: outcomesPath(state.folder, name) }));
+    const settings = { ...job, stateDir: state.folder, reuse: { ...job.reuse, known: files, keeps } };
     const limit = settings.input.limit ?? notes.length;
     const survey = { format: csv, columns: ['id', 'note'], rows: notes.length } as const;
     const reuse = await Reuse.open({
@@ -106,6 +111,7 @@ describe('what a run takes over', () => {
     }
     await reuse.keep(known);
     isFull = reuse.isFull;
+    told = reuse.known;
     if (last >= limit) await reuse.finish();
     await reuse.close();
     return ends;
@@ -266,6 +272,45 @@ describe('what a run takes over', () => {
     state.write('reuse/r1.jsonl.tmp', 'half');
     expect(await over(again)).toEqual(['copy of 1']);
     expect(left()).toEqual(['r1.jsonl', 'r2.jsonl']);
+  });
+
+  it('are the answers of runs over the same input whose files are named, by line and request', async () => {
+    const warm = { parameters: { temperature: 1 } };
+    const notes = ['a', 'fail', 'b', 'block'];
+    await over({ ...warm, run: 'r1', notes, keeps: true });
+    await over({ ...warm, run: 'r2', notes: ['x', 'y', 'b', 'z', 'c'], keeps: true, known: ['r1'] });
+    expect(left()).toEqual(['r1.jsonl', 'r2.jsonl']);
+    const all = ['a', 'fail', 'B', 'block', 'c'];
+    // A failed row is called again. The file that is named first counts.
+    expect(await over({ ...warm, run: 'r3', notes: all, known: ['gone', 'r2', 'r1'] })).toEqual([
+      'from r1',
+      'called',
+      'called',
+      'from r1',
+      'from r2',
+    ]);
+    expect(told).toEqual([
+      '0 rows are known from gone',
+      '5 rows are known from r2',
+      '2 rows are known from r1',
+    ]);
+    expect(await over({ run: 'r3', notes: ['a'], known: ['r1'] })).toEqual(['called']);
+    expect(left()).toEqual(['r1.jsonl', 'r2.jsonl']);
+  });
+
+  it('are those of named files beside those of the last run, which a run that keeps its own leaves', async () => {
+    await over({ run: 'r1', notes: ['a', 'b'], input: onlyNew });
+    const [answered] = left();
+    await over({ run: 'r2', notes: ['x', 'b', 'c'], input: onlyNew, keeps: true });
+    expect(left()).toEqual(['r2.jsonl', answered].sort());
+    // Row a has another line; its id is the same.
+    const moved = { notes: ['c', 'b', 'c', 'a'], ids: [9, 8, 7, '1'] };
+    expect(await over({ ...moved, run: 'r3', input: onlyNew, known: ['r2'] })).toEqual([
+      'called',
+      'from r1',
+      'from r2',
+      'from r1',
+    ]);
   });
 
   it('is part of what an unfinished run depends on, and no obstacle for the runs of before', () => {
