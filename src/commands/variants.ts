@@ -8,6 +8,7 @@ import { readEnvironment } from '../config/environment.js';
 import { readJobFile } from '../config/job-file.js';
 import type { RunFlags, Settings } from '../config/settings.js';
 import { errorText, UsageError } from '../core/errors.js';
+import { cost, count } from '../core/figures.js';
 import type { Halt } from '../core/halt.js';
 import type { Tokens } from '../core/model.js';
 import { type OpenedJob, openedJob } from '../library/opened-job.js';
@@ -213,8 +214,9 @@ export async function answerAll(variants: readonly Variant[], halt: Halt): Promi
       say(`${settings.output.path} is answered already`);
       continue;
     }
-    const others = spent.map(({ billed }, j) => (j === i ? NO_TOKENS : billed));
-    const limits = { ...settings.limits, budget: budgetLeft(variants, others) };
+    const left = budgetLeft(variants, spent.with(i, NOTHING));
+    if (left !== null && left.used !== '') say(`limits.budget is for all variants together: ${left.used}`);
+    const limits = { ...settings.limits, budget: left?.budget ?? null };
     say(`calling ${settings.endpoint.deployment} for ${settings.output.path}`);
     const run = { ...settings, limits, overwrite: !goesOn, restart: !goesOn };
     const context = { halt, log: createLog(settings.logLevel), env: process.env };
@@ -269,17 +271,24 @@ function spentBy(
 }
 
 /** What the others leave of the job's budget, which holds for all variants together. */
-function budgetLeft(variants: readonly Variant[], billed: readonly Tokens[]): Settings['limits']['budget'] {
+function budgetLeft(variants: readonly Variant[], others: readonly Spent[]) {
   const budget = variants[0]?.opened.settings.limits.budget ?? null;
   if (budget === null) return null;
-  const tokens = billed.reduce((sum, each) => sum + each.prompt_tokens + each.completion_tokens, 0);
-  const money = variants.reduce((sum, { opened }, i) => {
-    const { prices } = opened.settings.budgetPrices;
-    return sum + (prices === null ? 0 : costOf(billed[i] ?? NO_TOKENS, prices));
+  const tokens = others.reduce((sum, { billed }) => sum + billed.prompt_tokens + billed.completion_tokens, 0);
+  const money = others.reduce((sum, { billed }, i) => {
+    const prices = variants[i]?.opened.settings.budgetPrices.prices ?? null;
+    return sum + (prices === null ? 0 : costOf(billed, prices));
   }, 0);
+  const used = [
+    ...(budget.tokens === null ? [] : [`${count(tokens)} of ${count(budget.tokens)} tokens`]),
+    ...(budget.cost === null ? [] : [`cost ${cost(money)} of ${cost(budget.cost)}`]),
+  ];
   return {
-    tokens: budget.tokens === null ? null : Math.max(0, budget.tokens - tokens),
-    cost: budget.cost === null ? null : Math.max(0, budget.cost - money),
+    budget: {
+      tokens: budget.tokens && Math.max(0, budget.tokens - tokens),
+      cost: budget.cost && Math.max(0, budget.cost - money),
+    },
+    used: tokens === 0 ? '' : `${used.join(' and ')} spent by the others`,
   };
 }
 

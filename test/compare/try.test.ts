@@ -1,7 +1,7 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { scriptedPlace } from '../support/scripted-place.js';
-import { completionBody } from '../support/scripted-service.js';
+import { chatBody, completionBody } from '../support/scripted-service.js';
 
 const place = scriptedPlace();
 const JOB = {
@@ -52,4 +52,108 @@ it('try compares a prompt with that of the job on the same rows, and calls no ro
   expect((await tried()).stderr).toContain('--prompt b.txt is empty');
   expect(place.service.requests).toHaveLength(15);
   expect(existsSync(place.work.path('out/try.try-job.report.html'))).toBe(false);
+});
+
+const TALK = {
+  service: { deployment: 'lm-4', operation: 'chat' },
+  prompt: undefined,
+  messages: [{ role: 'user', content: 'row {{ id }}' }],
+};
+
+it('try is refused before anything is sent, by the name of the variant that is no valid job', async () => {
+  place.work.rows(9);
+  place.work.rows(9, 'other.csv');
+  place.work.write('b.txt', 'other {{ id }}');
+  const refused = async (job: string, ...flags: string[]) => {
+    const env = { PROMPTMILL_BASE_URL: place.service.url };
+    const { code, stderr } = await place.work.call(['try', job, ...flags], env);
+    expect(code, stderr).toBe(2);
+    return stderr;
+  };
+  const job = place.work.job(JOB);
+  expect(await refused(job)).toContain('none is named');
+  const good = ['--prompt', 'b.txt', '--deployment', 'another'];
+  expect(await refused(job, ...good, '--set', 'parameters.temprature=1')).toContain(
+    '--set parameters.temprature=1',
+  );
+  expect(await refused(job, ...good, '--set', 'answer.gold=truth')).toContain('--set answer.gold=truth: ');
+  expect(await refused(job, ...good, '--set', 'input.path=other.csv')).toContain(
+    '--set input.path=other.csv reads other rows than the job',
+  );
+  expect(await refused(job, '--deployment', 'lm-4')).toContain('--deployment lm-4: ');
+  const talk = place.work.job({ ...JOB, ...TALK }, 'chat.yaml');
+  expect(await refused(talk, ...good)).toContain('chat.yaml has messages');
+  expect(place.service.requests).toHaveLength(0);
+});
+
+it('try has one budget for all variants, and goes on under a larger one without a row called twice', async () => {
+  place.work.rows(9);
+  place.work.write('b.txt', 'other {{ id }}');
+  const env = { PROMPTMILL_BASE_URL: place.service.url };
+  const parameters = { max_tokens: 2, temperature: 0 };
+  // Each call is billed 12 tokens.
+  const tried = (tokens: number, ...flags: string[]) => {
+    const limits = { concurrency: 1, budget: { tokens } };
+    const job = place.work.job({ ...JOB, parameters, limits });
+    return place.work.call(['try', job, '--prompt', 'b.txt', ...flags], env);
+  };
+  const first = await tried(12 * 14);
+  expect(first.code, first.stderr).toBe(3);
+  expect(first.stderr).toContain(
+    'b.txt: limits.budget is for all variants together: 108 of 168 tokens spent by the others',
+  );
+  expect(place.service.calls()).toBeLessThanOrEqual(14);
+  expect(place.service.calls()).toBeGreaterThan(9);
+
+  const second = await tried(12 * 18 + 12, '--json');
+  expect(second.code, second.stderr).toBe(0);
+  expect(place.service.calls()).toBe(18);
+  const { paid, variants } = JSON.parse(second.stdout);
+  expect(variants.map(({ tokens }: { tokens: number }) => tokens)).toEqual([108, 108]);
+  expect(paid.calls).toBeLessThan(9);
+
+  // A further variant finds the budget used up.
+  const third = await tried(12 * 18 + 12, '--set', 'parameters.top_p=0.5');
+  expect(third.code, third.stderr).toBe(3);
+  expect(place.service.calls()).toBeLessThanOrEqual(19);
+});
+
+it('try that is interrupted goes on with the same command, and calls no row twice', async () => {
+  place.work.rows(20);
+  place.work.write('b.txt', 'other {{ id }}');
+  const job = place.work.job({ ...JOB, limits: { concurrency: 2 } });
+  const env = { PROMPTMILL_BASE_URL: place.service.url };
+  const command = ['try', job, '--prompt', 'b.txt', '--set', 'parameters.top_p=0.5'];
+  const running = place.work.start(command, env);
+  place.script = ({ total }) => {
+    if (total === 27) running.process.kill('SIGINT');
+    return {};
+  };
+  const { code, stderr } = await running.ended;
+  expect(code, stderr).toBe(130);
+  expect(stderr).toContain('The same command goes on where it stopped.');
+  expect(place.service.calls()).toBeLessThan(60);
+  const again = await place.work.call(command, env);
+  expect(again.code, again.stderr).toBe(0);
+  expect(place.service.calls()).toBe(60);
+  const asked = place.service.requests.map(({ body }) => JSON.stringify(body));
+  expect(new Set(asked).size).toBe(60);
+});
+
+it('try takes a job with messages, whose variants may change one of them', async () => {
+  place.work.rows(3);
+  const job = place.work.job({ ...JOB, ...TALK });
+  place.script = () => ({ json: chatBody({ content: 'yes' }) });
+  const env = { PROMPTMILL_BASE_URL: place.service.url };
+  const flags = ['--deployment', 'lm-35-turbo', '--set', 'messages.0.content=other {{ id }}', '--json'];
+  const { code, stderr, stdout } = await place.work.call(['try', job, ...flags], env);
+  expect(code, stderr).toBe(0);
+  expect(JSON.parse(stdout).variants.map(({ name }: { name: string }) => name)).toEqual([
+    'job',
+    'lm-35-turbo',
+    'messages.0.content=other {{ id }}',
+  ]);
+  expect(place.service.calls('row 1')).toBe(2);
+  expect(place.service.calls('other 1')).toBe(1);
+  expect(place.service.requests.filter(({ url }) => url.includes('lm-35-turbo'))).toHaveLength(3);
 });
