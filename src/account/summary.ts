@@ -89,6 +89,8 @@ const detailsSchema = z.object({
     completion_tokens: z.int(),
     /** When its first call in the flex tier was, in ms since 1970; absent in other tiers. */
     flex_since: amount.exactOptional(),
+    /** The sample whose answers a run over the first rows knows, by the name of its run. */
+    sample: words.exactOptional(),
   }),
   /** Bytes of the input file. */
   input_bytes: amount,
@@ -208,7 +210,9 @@ export const summarySchema = z.object({
   drift: z.exactOptional(driftSchema),
   /** Only if the files of the job's previous run exist. */
   last_run: z.exactOptional(lastRunSchema),
-  /** Input rows that `--limit` left out. */
+  /** Only of a run over a sample of its input (`--sample`). */
+  sample: z.exactOptional(z.object({ rows: amount, seed: amount, by: words.nullable() })),
+  /** Input rows that `--limit` or `--sample` left out. */
   beyond: z.exactOptional(amount),
   /** Never in a heartbeat. */
   details: detailsSchema,
@@ -260,6 +264,8 @@ export interface SummaryParts
   /** @default none: rows are left */
   readonly steps?: StepFacts;
   readonly details: DetailParts;
+  /** @default none */
+  readonly sample?: Summary['sample'] | null;
   /** The job's previous run. @default none, or the run is not at its end */
   readonly lastRun?: { readonly output: string; readonly summary: Summary } | null;
 }
@@ -328,6 +334,7 @@ export function summarise(parts: SummaryParts): StoredSummary {
       reused: { copied: tally.reused?.copied ?? 0, carried: tally.reused?.carried ?? 0 },
     }),
     ...(steps.drift && { drift: steps.drift }),
+    ...(parts.sample && { sample: parts.sample }),
     ...(parts.lastRun && { last_run: inBrief(parts.lastRun) }),
     details: {
       v: 1,

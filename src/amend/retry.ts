@@ -2,7 +2,7 @@ import type { FinishedSummary } from '../account/read-summary.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../core/errors.js';
 import { count, counted } from '../core/figures.js';
-import type { Outcome, Row } from '../core/model.js';
+import type { Outcome } from '../core/model.js';
 import { outputBytes } from '../output/output-bytes.js';
 import { merged } from '../output/rewrite.js';
 import { changes, partValues } from '../resume/fingerprint.js';
@@ -13,6 +13,7 @@ import type { Input } from '../run/input.js';
 import { type RunResult, runJob } from '../run/pipeline.js';
 import type { Plan } from '../run/plan.js';
 import type { OfflineContext } from '../run/run-context.js';
+import { picked } from '../run/sample.js';
 import type { FinishingStep } from '../run/step.js';
 import { scoresLost, summaryWith } from './amended-summary.js';
 import { type ChosenRows, chooseRows } from './chosen-rows.js';
@@ -29,18 +30,19 @@ type RetryResult = RunResult & Required<Pick<RunResult, 'retried'>>;
  * Calls rows of a finished output again with the current job, and replaces their records. It is a small run
  * with its own part file and manifest: the output is unchanged until the end, and the same call resumes after
  * a crash.
- * @param settings of the job, with this output, and the selection as text in `retry`
+ * @param asked settings of the job, with this output, and the selection as text in `retry`
  * @throws UsageError when it cannot start; then nothing was sent
  */
 export async function retryOutput(
-  settings: Settings,
+  asked: Settings,
   selection: Selection,
   context: OfflineContext,
 ): Promise<RetryResult> {
   let retried = 0;
-  const result = await runJob(settings, context, async (target) => {
-    assertSameRows(target, settings);
+  const result = await runJob(asked, context, async (target) => {
+    assertSameRows(target, asked);
     const before = await summaryOf(target);
+    const settings = { ...asked, input: { ...asked.input, sample: before.sample ?? null } };
     assertSameService(before, settings);
     const job = amendingJob(settings, before);
     return {
@@ -127,7 +129,7 @@ async function retry(
       ...input,
       survey: { ...input.survey, rows: total, badRows: 0 },
       total,
-      rows: (options) => picked(input, numbers, options),
+      rows: (options) => picked(input.rows(options), numbers),
     },
     plan: {
       ...plan,
@@ -208,22 +210,6 @@ function amendingJob(settings: Settings, { output, details }: FinishedSummary): 
     `the job has answer.abstain, and the summary of ${output} has no threshold that was found for it`,
     'Take answer.abstain_below with a threshold of your own, or run the job again with --overwrite.',
   );
-}
-
-/** The rows with these numbers, renumbered from 1. */
-async function* picked(
-  { rows }: Input,
-  numbers: readonly number[],
-  options: Parameters<Input['rows']>[0],
-): AsyncGenerator<Row> {
-  let next = 0;
-  if (numbers.length === 0) return;
-  for await (const row of rows(options)) {
-    if (row.number !== numbers[next]) continue;
-    next++;
-    yield { ...row, number: next };
-    if (next === numbers.length) return;
-  }
 }
 
 /** Translates the number of a copied outcome's source from the retry to the input. */

@@ -10,10 +10,11 @@ import { checkJob } from '../run/check/check-job.js';
 import { type CheckReport, checkExitCode } from '../run/check/check-report.js';
 import { assertProgram } from '../run/on-finish.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
-import { CONCURRENCY, concurrency, openJob, SET, wholeNumber } from './job.js';
+import { BY, CONCURRENCY, concurrency, openJob, SAMPLE, SEED, SET, seed, wholeNumber } from './job.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
-interface Options extends Pick<RunFlags, 'input' | 'format' | 'limit' | 'concurrency' | 'set'> {
+interface Options
+  extends Pick<RunFlags, 'input' | 'format' | 'limit' | 'sample' | 'seed' | 'by' | 'concurrency' | 'set'> {
   readonly json?: boolean;
   readonly quiet?: boolean;
 }
@@ -46,6 +47,9 @@ export function checkCommand(exit: Exit): Command {
     .option(...CONCURRENCY, concurrency)
     .option(...SET)
     .option('--limit <n>', 'only the first n rows', wholeNumber)
+    .option(...SAMPLE, wholeNumber)
+    .option(...SEED, seed)
+    .option(...BY)
     .option('--json', 'print the report as JSON on standard output')
     .option('--quiet', 'print no progress, and only the report of --json')
     .addHelpText('after', EXAMPLES)

@@ -47,6 +47,15 @@ export function concurrency(value: string): Concurrency {
   return value === 'auto' ? value : wholeNumber(value);
 }
 
+export const SAMPLE = ['--sample <n>', 'only n rows, chosen at random'] as const;
+export const SEED = ['--seed <n>', 'other rows for --sample with each number (default: 0)'] as const;
+export const BY = ['--by <column>', 'as many rows for --sample of each value of this column'] as const;
+
+export function seed(value: string): number {
+  if (/^\d{1,9}$/.test(value)) return Number(value);
+  throw new InvalidArgumentError(`must be a whole number from 0 to 999999999, got ${value}`);
+}
+
 export function wholeNumber(value: string): number {
   if (/^[1-9]\d{0,14}$/.test(value)) return Number(value);
   throw new InvalidArgumentError(`must be a whole number of at least 1, got ${value}`);

@@ -19,7 +19,7 @@ import { INPUT_FORMAT_NAMES } from '../source/format.js';
 import { withoutPassword } from '../store/address.js';
 import { QUEUE_FORMS } from '../store/open.js';
 import type { UnderWay } from './exit-message.js';
-import { CONCURRENCY, concurrency, openJob, SET, wholeNumber } from './job.js';
+import { BY, CONCURRENCY, concurrency, openJob, SAMPLE, SEED, SET, seed, wholeNumber } from './job.js';
 import { createLog } from './log.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
@@ -36,6 +36,8 @@ Examples:
       rehearse without a service and without a bill
   $ promptmill run jobs/sentiment.yaml --limit 20
       try the first 20 rows
+  $ promptmill run jobs/sentiment.yaml --sample 200 --by stars
+      try 200 rows at random; the run over all rows takes their answers over
   $ promptmill run jobs/sentiment.yaml --queue redis://localhost:6379
   $ promptmill run jobs/sentiment.yaml --queue redis://localhost:6379 --no-work
       the calls are made elsewhere
@@ -62,6 +64,9 @@ export function runCommand(exit: Exit, underWay: UnderWay): Command {
     .option(...CONCURRENCY, concurrency)
     .option(...SET)
     .option('--limit <n>', 'only the first n rows', wholeNumber)
+    .option(...SAMPLE, wholeNumber)
+    .option(...SEED, seed)
+    .option(...BY)
     .option('--emulate', 'call an emulator of the service on this machine instead of the service')
     .option('--no-work', 'leave the calls to `promptmill work` processes')
     .option('--restart', 'discard an unfinished run and start over')
@@ -92,6 +97,13 @@ const run = (jobPath: string, options: Options, exit: Exit, underWay: UnderWay):
         'bad_options',
         '--retry-failed and --extend are two steps',
         'Give one of them, and the other with a second command.',
+      );
+    }
+    if (options.retryFailed && options.sample !== undefined) {
+      throw new UsageError(
+        'bad_options',
+        '--sample and --retry-failed are two steps',
+        'Give one of them; promptmill retry calls the failed rows of a sample again.',
       );
     }
     if (options.retryFailed)
@@ -206,7 +218,7 @@ function print(
   const isOver = halted === null && files !== null;
   const rest =
     isOver && beyond > 0
-      ? `\n${counted(beyond, 'row')} ${beyond === 1 ? 'is' : 'are'} left. Go on with:\n  ${commandLine('--limit')}\n`
+      ? `\n${counted(beyond, 'row')} ${beyond === 1 ? 'is' : 'are'} left. Go on with:\n  ${commandLine(PARTS)}\n`
       : isOver && failed > 0 && jobFile !== null && canRetry(summary, settings)
         ? `\n${counted(failed, 'row')} failed. Call ${failed === 1 ? 'it' : 'them'} again with:\n  ${retryCommandFor(files.output, emulated)}\n`
         : '';
@@ -222,18 +234,19 @@ function canRetry(summary: StoredSummary, settings: Settings): boolean {
   return names.includes('status') && (names.includes(code) || failedCodes(summary) !== null);
 }
 
+const PARTS = ['--limit', '--sample', '--seed', '--by'];
+
 /**
  * The command as typed, without the options that discard the unfinished run.
- * @param without an option with a value to leave out too
+ * @param without options with a value to leave out too
  */
-function commandLine(without?: '--limit'): string {
+function commandLine(without: readonly string[] = []): string {
   const typed = process.argv.slice(2);
   const words = typed.filter(
     (word, i) =>
       word !== '--restart' &&
       word !== '--overwrite' &&
-      (without === undefined ||
-        (word !== without && typed[i - 1] !== without && !word.startsWith(`${without}=`))),
+      !without.some((name) => word === name || typed[i - 1] === name || word.startsWith(`${name}=`)),
   );
   return ['promptmill', ...words.map(withoutPassword).map(shellWord)].join(' ');
 }

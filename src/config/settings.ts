@@ -26,6 +26,10 @@ export interface RunFlags {
   readonly queue?: string | undefined;
   readonly concurrency?: Concurrency | undefined;
   readonly limit?: number | undefined;
+  /** Rows chosen at random instead. */
+  readonly sample?: number | undefined;
+  readonly seed?: number | undefined;
+  readonly by?: string | undefined;
   readonly emulate?: boolean | undefined;
   readonly work?: boolean | undefined;
   readonly restart?: boolean | undefined;
@@ -72,6 +76,8 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
       ...(format !== undefined && { format }),
       /** Only the first so many rows; `null` for all. */
       limit: flags.limit ?? null,
+      /** Only so many rows, chosen at random; `null` for all. */
+      sample: sampleOf(flags),
     }),
     output: Object.freeze({
       ...output,
@@ -110,6 +116,20 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
 }
 
 const NOTHING_SHARED: SharedOutcomes = { known: [], keeps: false };
+
+/** @throws UsageError `bad_options` */
+function sampleOf({ sample: rows, seed, by, limit, extend }: RunFlags) {
+  const others = { '--limit': limit !== undefined, '--extend': extend === true };
+  const [other] = Object.entries(others).find(([, isGiven]) => isGiven) ?? [];
+  if (rows !== undefined && other !== undefined) {
+    const message = `--sample chooses its rows at random, and ${other} by their place in the input`;
+    throw new UsageError('bad_options', message, 'Give one of the two.');
+  }
+  if (rows !== undefined) return { rows, seed: seed ?? 0, by: by ?? null };
+  if (seed === undefined && by === undefined) return null;
+  const message = `${seed === undefined ? '--by' : '--seed'} says how --sample chooses its rows`;
+  throw new UsageError('bad_options', message, 'Add --sample N, or leave it out.');
+}
 
 const isOneFor = (endpoints: readonly { readonly prices: unknown }[]): boolean =>
   new Set(endpoints.map(({ prices }) => JSON.stringify(prices))).size === 1;

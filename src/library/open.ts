@@ -24,6 +24,12 @@ export interface JobOptions {
   readonly format?: string | undefined;
   /** Only the first so many rows. @default all */
   readonly limit?: number | undefined;
+  /** Only so many rows, chosen at random; a later run over all rows takes their answers over. @default all */
+  readonly sample?: number | undefined;
+  /** Another one chooses other rows for `sample`; a whole number. @default 0 */
+  readonly seed?: number | undefined;
+  /** Column of whose values `sample` takes equal numbers of rows. @default all rows are equally likely */
+  readonly by?: string | undefined;
   /** Most calls in flight at once, instead of the job's `limits.concurrency`. */
   readonly concurrency?: Concurrency | undefined;
   /**
@@ -47,11 +53,22 @@ export interface Opened extends OpenedJob {
 
 /** @throws UsageError for a job that cannot run, whatever its input */
 export function open<A>(job: Job<A> | string, options: JobOptions, flags: RunFlags = {}): Opened {
-  const { rows, format, limit, concurrency, env = process.env, log = pino({ level: 'silent' }) } = options;
+  const {
+    rows,
+    format,
+    limit,
+    sample,
+    seed,
+    by,
+    concurrency,
+    env = process.env,
+    log = pino({ level: 'silent' }),
+  } = options;
   const environment = readEnvironment(env, null);
   const typed = jobOf(job, environment, flags.set);
   const source = rowSource(rows, format, typed.fields.input.path);
-  const all = { ...flags, input: source.path, format: source.format, limit, concurrency };
+  const part = { limit, sample, seed, by };
+  const all = { ...flags, ...part, input: source.path, format: source.format, concurrency };
   const { settings, ...opened } = openedJob(typed.fields, environment, all);
   const { encoding, delimiter, ...rest } = settings.input;
   const isRows = settings.input.path === '-';

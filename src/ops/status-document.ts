@@ -120,7 +120,7 @@ function standingNotes(run: RunStatus): string[] {
         FINISHED,
         ...failed,
         ...(missed === null ? [] : [missed]),
-        ...(beyond > 0 ? [`${counted(beyond, 'row')} left behind its --limit`] : []),
+        ...(beyond > 0 ? [`${counted(beyond, 'row')} left out`] : []),
       ];
     case 'interrupted':
       return [...failed, stopped ?? state];

@@ -4,6 +4,7 @@ import { clipped } from '../core/figures.js';
 import { isObject, valueText } from '../core/json.js';
 import type { Json } from '../core/model.js';
 import { randomFrom } from '../core/random.js';
+import { Reservoir, shared } from '../core/reservoir.js';
 import { type OutputRecord, outputAt, readOutput } from '../output/reader.js';
 import {
   ABSTAINED,
@@ -72,10 +73,8 @@ const OTHERS = '(others)';
  * @throws UsageError `output_unreadable`, `output_damaged`
  */
 export async function reportRows(output: string, summary: Summary): Promise<ReportTable | string> {
-  const groups = new Map(
-    [...quotas(summary)].map(([name, quota]) => [name, new Sample(name, quota)] as const),
-  );
-  const unnamed = new Sample(OTHERS, MOST_ROWS);
+  const groups = new Map([...quotas(summary)].map(([name, quota]) => [name, sampleOf(name, quota)] as const));
+  const unnamed = sampleOf(OTHERS, MOST_ROWS);
   const file = outputAt(output);
   const table = new TableColumns(file.format.hasHeader);
   const abstains = summary.answers_abstained > 0;
@@ -96,7 +95,7 @@ export async function reportRows(output: string, summary: Summary): Promise<Repo
     }
   }
   const rows = [...groups.values()].flatMap(({ kept }) => kept);
-  const others = new Sample(OTHERS, MOST_ROWS - rows.length);
+  const others = sampleOf(OTHERS, MOST_ROWS - rows.length);
   for (const row of unnamed.kept) others.offer(() => row);
   rows.push(...others.kept);
   rows.sort((a, b) => a.row - b.row);
@@ -109,6 +108,9 @@ interface KeptRow {
   readonly outcome: RowOutcome;
   readonly values: ReadonlyMap<string, string>;
 }
+
+/** @param name seeds it, so that a page made again has the same rows */
+const sampleOf = (name: string, size: number): Reservoir<KeptRow> => new Reservoir(size, randomFrom(0, name));
 
 /** Null if the record does not say. */
 function outcomeOf(record: OutputRecord, abstains: boolean): RowOutcome | null {
@@ -136,50 +138,6 @@ function quotas(summary: Summary): Map<string, number> {
   const texts = Object.entries(answers).filter(([name]) => !COUNTED_AS.test(name));
   const named = new Map(texts.map(([name, n]) => [`=${name}`, n]));
   return new Map([...shares, ...shared(named, room)]);
-}
-
-/** Equal room for groups; what small ones leave goes to the others. */
-function shared(sizes: ReadonlyMap<string, number>, room: number): Map<string, number> {
-  let left = room;
-  let groups = sizes.size;
-  return new Map(
-    [...sizes]
-      .sort(([, a], [, b]) => a - b)
-      .map(([name, size]) => {
-        const share = Math.min(size, Math.floor(left / groups));
-        left -= share;
-        groups -= 1;
-        return [name, share];
-      }),
-  );
-}
-
-/**
- * A reservoir sample of a group: each row is equally likely. J. S. Vitter, "Random sampling with a
- * reservoir", ACM Transactions on Mathematical Software 11 (1985), 37–57, algorithm R.
- */
-class Sample {
-  readonly kept: KeptRow[] = [];
-  readonly #random: () => number;
-  #seen = 0;
-
-  /** @param name seeds it, so that a page made again has the same rows */
-  constructor(
-    name: string,
-    private readonly size: number,
-  ) {
-    this.#random = randomFrom(0, name);
-  }
-
-  /** @param row called only if it is kept */
-  offer(row: () => KeptRow): void {
-    this.#seen += 1;
-    if (this.kept.length < this.size) this.kept.push(row());
-    else {
-      const place = Math.floor(this.#random() * this.#seen);
-      if (place < this.size) this.kept[place] = row();
-    }
-  }
 }
 
 class TableColumns {

@@ -21,7 +21,7 @@ import {
 import { isToLookAt, type ReportTable } from './report-rows.js';
 import { runCharts } from './run-charts.js';
 import type { RunReport } from './run-report.js';
-import { jobTitle, reconciliation, shortfall } from './run-words.js';
+import { jobTitle, reconciliation, sampleText, shortfall } from './run-words.js';
 import { furtherSections, summarySections } from './sections.js';
 
 /** `[['output', 'out/reviews.csv'], …]` */
@@ -59,7 +59,7 @@ export function summaryDocument(summary: Summary, { files, resume, kept = 0 }: S
 }
 
 function beginning(summary: Summary, tone?: LeadPart['tone']): LeadPart[] {
-  const { deployment, finished_at } = summary;
+  const { deployment, finished_at, sample, rows, beyond = 0 } = summary;
   return [
     { in: ['terminal'], blocks: [list([jobTitle(summary), `deployment ${deployment}`])] },
     { in: ['html'], blocks: [text(`${deployment}, ${moment(finished_at)}`, { style: 'muted' })] },
@@ -67,6 +67,7 @@ function beginning(summary: Summary, tone?: LeadPart['tone']): LeadPart[] {
       ...(tone !== undefined && { tone }),
       blocks: [text(reconciliation(summary), { style: 'strong', isWhole: true })],
     },
+    ...(sample ? [{ blocks: [text(sampleText(sample, rows.total, rows.total + beyond))] }] : []),
   ];
 }
 

@@ -48,6 +48,7 @@ function partsOf(settings: Settings): Record<string, unknown> {
     ...(settings.onInvalid !== null && {
       'answer.on_invalid': { ...settings.onInvalid, deployment: undefined },
     }),
+    ...(input.sample !== null && { '--sample': input.sample }),
     ...(reuse.onlyNew && { 'input.only_new': true, 'input.id': reuse.id }),
   };
 }
@@ -85,15 +86,11 @@ interface Parts {
 }
 
 /** @throws UsageError with what changed since the unfinished run began (faults 14 and 15) */
-export function assertSame(
-  before: Parts & Partial<Pick<Manifest, 'replaces' | 'retry'>>,
-  now: Parts,
-  manifest: string,
-): void {
+export function assertSame(before: Parts & Pick<Manifest, 'since'>, now: Parts, manifest: string): void {
   const what = changesOf(before, now);
   if (what.length === 0) return;
   // A run that adds rows to an output is discarded with that output only.
-  const isGrowing = before.replaces !== undefined && before.retry === undefined;
+  const isGrowing = before.since !== undefined;
   throw new UsageError(
     'run_changed',
     `${manifest} is an unfinished run, and since it began this changed: ${what.join(', ')}`,

@@ -52,6 +52,8 @@ const shape = z.object({
   overwrite: z.boolean(),
   /** Digest of the output that this run replaces, because it adds rows to it or calls some of them again. */
   replaces: z.string().optional(),
+  /** The sample that this run replaces, by the name of its run: its answers are taken over. */
+  sample: z.string().exactOptional(),
   /** `finishing`: every row is written, and the output gets its name. */
   stage: z.enum(['working', 'finishing']),
   /** The rows for review are or will be written: a file of that name may be replaced. */
@@ -147,6 +149,7 @@ export const takenFrom = (summary: FinishedSummary) => ({
     ...countersOf(summary.endpoints),
   },
   ...(summary.details.state.flex_since !== undefined && { flex_since: summary.details.state.flex_since }),
+  ...(summary.details.state.sample !== undefined && { sample: summary.details.state.sample }),
   tally: summary.details.tally,
   timeline: summary.details.timeline,
   since: {

@@ -41,6 +41,8 @@ export interface OutputTarget extends OutputLocation {
   readonly unfinished: Manifest | null;
   /** Set when rows are added to a finished output: its first rows (`--limit`), or its input has grown (`--extend`). */
   readonly finished?: FinishedSummary;
+  /** Set when the output is a sample of its input, which this run replaces at its end. */
+  readonly sample?: FinishedSummary;
   /** The run to give up: by `--restart`, or because a damaged part file continues under another name. */
   readonly discarded: Manifest | null;
   /** Warning about the part file, shown before rows are called again. */
@@ -116,10 +118,11 @@ function findBegun({ output, job, restart, overwrite }: Settings): OutputFiles |
 const isOf = (summary: StoredSummary, output: string): boolean =>
   basename(summary.output) === basename(output);
 
-/** Whether the output has only the first rows of its input. */
-function hasFirstRows({ output, summary: path }: OutputFiles): boolean {
+/** Whether the output has only the first rows of its input, or a sample; null for all of them. */
+function partOf({ output, summary: path }: OutputFiles): 'first' | 'sample' | null {
   const summary = summaryAt(path);
-  return isTaken(output) && summary?.beyond !== undefined && isOf(summary, output);
+  if (!isTaken(output) || summary?.beyond === undefined || !isOf(summary, output)) return null;
+  return summary.sample === undefined ? 'first' : 'sample';
 }
 
 /** A damaged manifest blocks a resume, but not `--restart`. */
@@ -161,7 +164,9 @@ export async function findTarget(
   if (settings.retry !== null)
     return { ...place, unfinished: null, discarded: left, renamed: false, warning: null };
   if (isTaken(files.output) && !settings.overwrite) {
-    if (settings.extend || hasFirstRows(files)) return await growing(place, settings, left);
+    const part = partOf(files);
+    if (part === 'sample') return await replacingSample(place, settings, left);
+    if (settings.extend || part === 'first') return await growing(place, settings, left);
     throw new UsageError(
       'output_exists',
       `${files.output} exists: ${ownerOf(files, settings.job)}`,
@@ -245,6 +250,29 @@ async function growing(
   return { ...place, run, finished, unfinished: null, discarded: null, renamed: false, warning: null };
 }
 
+/** The sample stays until the run is finished, and must be as it was written. */
+async function replacingSample(
+  place: OutputLocation,
+  settings: Settings,
+  left: Manifest | null,
+): Promise<OutputTarget> {
+  const { files } = place;
+  const { summary: sample } = await openFinished(files.output, 'refuse');
+  if (settings.extend || sample.merged_review !== undefined) {
+    throw new UsageError(
+      'output_exists',
+      settings.extend
+        ? `${files.output} has a sample of its input, and --extend calls rows that were appended to a whole one`
+        : `${files.output} has a sample with answers of people (merge-review), and the run would replace it`,
+      settings.extend
+        ? 'Leave out --extend: a run over all rows takes the answers of the sample over.'
+        : 'Move it away, or replace it with --overwrite.',
+    );
+  }
+  assertNoReview(files, settings);
+  return { ...place, sample, unfinished: null, discarded: left, renamed: false, warning: null };
+}
+
 /** A run whose lock was removed is found by its manifest (fault 48). */
 function assertLeft(files: OutputFiles, { process: last }: Manifest): void {
   if (last.pid === process.pid || !isLiving(last)) return;
@@ -271,7 +299,7 @@ async function continued(
       for (const path of [files.rewritten, files.part]) rmSync(path, { force: true });
       // Killed before the manifest was removed, and more rows may be asked for.
       const isMore = settings.input.limit === null || settings.input.limit > left.rows;
-      if (isMore && left.retry === undefined && (settings.extend || hasFirstRows(files)))
+      if (isMore && left.retry === undefined && (settings.extend || partOf(files) === 'first'))
         return await growing(place, settings, left);
       return { ...found, unfinished: left };
     }

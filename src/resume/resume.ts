@@ -18,7 +18,7 @@ import { Committer } from './committer.js';
 import { assertSame, assertUnchanged, fingerprint, partValues } from './fingerprint.js';
 import { RunLease, unwrittenIn } from './lease.js';
 import { type Manifest, takenFrom } from './manifest.js';
-import { dropOutcomes } from './outcome-file.js';
+import { dropOutcomes, outcomesPath } from './outcome-file.js';
 import { newRun, type OutputTarget, settleTarget } from './output-target.js';
 import { Reuse } from './reuse.js';
 
@@ -35,6 +35,7 @@ interface SurveyedInput {
   readonly survey: Survey;
   /** Rows of the run. */
   readonly total: number;
+  readonly sample: Settings['input']['sample'];
 }
 
 export interface RunStart {
@@ -104,7 +105,7 @@ export async function beginExecution(
     });
 
     const reuse = await Reuse.open({
-      settings,
+      settings: { ...settings, reuse: reuseIn(settings, target, input, manifest) },
       endpoints: context.endpoints,
       input,
       manifest,
@@ -161,7 +162,7 @@ export function beginManifest(
   print: Record<string, string>,
   at: Date,
 ): Manifest {
-  const { unfinished, finished, files } = target ?? {};
+  const { unfinished, finished, sample, files } = target ?? {};
   const now = { fingerprint: print, values: partValues(settings) };
   if (unfinished && files) {
     assertSame(unfinished, now, files.manifest);
@@ -196,8 +197,25 @@ export function beginManifest(
     steps: {},
     ...target?.retry,
     ...(finished && takenFrom(finished)),
+    ...(sample && { replaces: sample.details.written.sha256, sample: sample.run }),
     // The rows for review were found untouched.
     ...(finished && settings.extend && { reviewing: true }),
+  };
+}
+
+/** A sample keeps its answers for the run that replaces it. */
+function reuseIn(
+  { reuse, stateDir }: Settings,
+  target: OutputTarget | null,
+  { sample }: SurveyedInput,
+  { sample: replaced }: Manifest,
+): Settings['reuse'] {
+  const name = target?.sample ? 'the sample, which this run replaces at its end' : 'the sample';
+  const known = replaced === undefined ? [] : [{ path: outcomesPath(stateDir, replaced), name }];
+  return {
+    ...reuse,
+    known: [...reuse.known, ...known],
+    keeps: reuse.keeps || (sample !== null && target !== null),
   };
 }
 

@@ -54,7 +54,7 @@ interface ReuseParts {
   readonly endpoints: Several<ServedEndpoint>;
   /** `total`: rows that the run will have. */
   readonly input: { readonly survey: Survey; readonly total: number };
-  readonly manifest: Pick<Manifest, 'run' | 'rows' | 'since'>;
+  readonly manifest: Pick<Manifest, 'run' | 'rows' | 'since' | 'sample' | 'retry'>;
   /** The run's former name: its outcomes are taken along. @default none */
   readonly from?: string | undefined;
   /** Most distinct requests remembered. @default {@link MOST_KEYS} */
@@ -109,7 +109,7 @@ export class Reuse {
       const answered = answeredPath(stateDir, settings.job, where);
       const isNew = !existsSync(own);
       const before = from === undefined ? own : outcomesPath(stateDir, from);
-      if (isNew && existsSync(before)) await copyAs(before, own);
+      if (isNew && existsSync(before)) await copyAs([before], own);
       const lastRun = { name: 'the last run of this job', path: answered };
       const files = [...reuse.known, ...(reuse.onlyNew ? [lastRun] : [])];
       await sweep(dirname(own), [own, before, ...files.map(({ path }) => path)]);
@@ -216,12 +216,26 @@ export class Reuse {
     }
   }
 
+  /** @throws WriteError */
+  async finish(): Promise<void> {
+    const { settings, input, manifest } = this.parts;
+    const { stateDir, reuse } = settings;
+    await this.#settle();
+    // Rows called again are rows of the sample: their new answers come first.
+    const sample = manifest.retry?.before.run ?? manifest.sample;
+    if (sample === undefined || (!reuse.keeps && input.total < input.survey.rows)) return;
+    const { own } = this.paths;
+    const others = outcomesPath(stateDir, sample);
+    const [to, gone] = manifest.retry === undefined ? [own, others] : [others, own];
+    if (reuse.keeps) await copyAs([own, others], to);
+    await rm(gone, { force: true });
+  }
+
   /**
    * The run's answers replace those of the job's last run. A partial run (`--limit`) knows less, so it
    * replaces none and keeps its own file to go on with.
-   * @throws WriteError
    */
-  async finish(): Promise<void> {
+  async #settle(): Promise<void> {
     const { settings, input, manifest } = this.parts;
     const { own, answered } = this.paths;
     if (this.file === null) return;
@@ -231,7 +245,7 @@ export class Reuse {
     }
     if (input.total < input.survey.rows) {
       await this.close();
-      if (settings.reuse.onlyNew && !existsSync(answered)) await copyAs(own, answered);
+      if (settings.reuse.onlyNew && !existsSync(answered)) await copyAs([own], answered);
       return;
     }
     if (!settings.reuse.onlyNew) {
@@ -268,11 +282,11 @@ function read(file: OutcomeReader | OutcomeFile | null, at: number | null | unde
   return file.at(at);
 }
 
-/** Renames the copy only when complete. @throws WriteError */
-async function copyAs(from: string, to: string): Promise<void> {
-  const copy = `${from}${COPY}`;
+/** Renames the copy only when complete. @param from those that exist, one after the other @throws WriteError */
+async function copyAs(from: readonly [string, ...string[]], to: string): Promise<void> {
+  const copy = `${from[0]}${COPY}`;
   try {
-    await writeAside(copy, createReadStream(from, { highWaterMark: 1024 * 1024 }));
+    await writeAside(copy, bytesOf(from));
     await writing(to, async () => rename(copy, to));
   } catch (error) {
     // On a full disk half a copy takes the space that the next try needs.
@@ -280,6 +294,11 @@ async function copyAs(from: string, to: string): Promise<void> {
     throw error;
   }
   await syncFolder(dirname(to));
+}
+
+async function* bytesOf(paths: readonly string[]): AsyncGenerator<Buffer> {
+  for (const path of paths.filter((each) => existsSync(each)))
+    yield* createReadStream(path, { highWaterMark: 1024 * 1024 });
 }
 
 /** Removes leftover copies, and outcomes of runs idle so long that the ledger dropped theirs, too. */

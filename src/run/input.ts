@@ -2,6 +2,7 @@ import { goldReader } from '../answer/gold.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../core/errors.js';
 import type { Row } from '../core/model.js';
+import { checkColumns } from '../prompt/row-request.js';
 import {
   formatOf,
   type InputSpec,
@@ -13,6 +14,7 @@ import {
   sweepSpools,
 } from '../source/source.js';
 import type { RunContext } from './run-context.js';
+import { picked, RowSample } from './sample.js';
 
 type OnProgress = (bytesRead: number, totalBytes: number) => void;
 
@@ -20,8 +22,10 @@ type OnProgress = (bytesRead: number, totalBytes: number) => void;
 export interface Input {
   readonly spec: InputSpec;
   readonly survey: Survey;
-  /** Rows to run: all, or the first ones with `--limit`. */
+  /** Rows to run: all, the first ones (`--limit`), or a sample. */
   readonly total: number;
+  /** Null when all rows are to run, or the first ones. */
+  readonly sample: Settings['input']['sample'];
   /** Row numbers count up from 1; rows beyond `total` may follow. */
   readonly rows: (options: RowsOptions) => AsyncIterable<Row>;
   discard(): void;
@@ -36,7 +40,7 @@ export async function openInput(
   context: Pick<RunContext, 'stdin' | 'halt'>,
   onProgress: OnProgress = () => {},
 ): Promise<Input> {
-  const { path, limit, require: _, ...reading } = settings.input;
+  const { path, limit, sample: wanted, require: _, ...reading } = settings.input;
   await sweepSpools(settings.stateDir);
   if (path === '-') assertPiped(context, { path, ...reading });
   const spool =
@@ -45,13 +49,28 @@ export async function openInput(
   const spec: InputSpec = { ...reading, path: spool?.path ?? path };
   try {
     const gold = goldReader(settings, reading.name);
+    const sample = wanted && new RowSample(wanted, reading.name);
     const surveyed = await survey(spec, {
       signal: context.halt.signal,
       onProgress,
-      ...(gold && { onRow: gold }),
+      onRow: (row) => {
+        gold?.(row);
+        sample?.offer(row);
+      },
     });
+    const input = { spec, survey: surveyed, discard };
+    if (wanted?.by) checkColumns('--by', [wanted.by], { ...surveyed, name: reading.name });
+    if (sample !== null && wanted !== null && wanted.rows < surveyed.rows) {
+      const numbers = sample.numbers();
+      return {
+        ...input,
+        total: numbers.length,
+        sample: wanted,
+        rows: (options) => picked(rows(spec, surveyed, options), numbers),
+      };
+    }
     const total = limit === null ? surveyed.rows : Math.min(limit, surveyed.rows);
-    return { spec, survey: surveyed, total, rows: (options) => rows(spec, surveyed, options), discard };
+    return { ...input, total, sample: null, rows: (options) => rows(spec, surveyed, options) };
   } catch (error) {
     discard();
     throw error;

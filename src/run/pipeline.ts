@@ -10,6 +10,7 @@ import type { HaltReason } from '../core/halt.js';
 import { RunHeartbeatSender } from '../ops/heartbeat-sender.js';
 import { spentText } from '../pace/budget.js';
 import { askedText } from '../prompt/row-request.js';
+import { sampleText } from '../render/run-words.js';
 import { lastRunOf, recordedLastRun } from '../resume/last-run.js';
 import { removeManifest } from '../resume/manifest.js';
 import type { OutputFiles } from '../resume/output-files.js';
@@ -39,7 +40,7 @@ export interface RunResult {
   readonly review: string | null;
   /** The report page; null when the job has none, the run did not finish, or the page could not be made. */
   readonly report: string | null;
-  /** Rows of the input that `--limit` left out. */
+  /** Rows of the input that `--limit` or `--sample` left out. */
   readonly beyond: number;
   /** Rows written, and rows with an outcome that the store keeps until the run continues. */
   readonly kept: number;
@@ -248,7 +249,7 @@ function endOf(halted: HaltReason | null): 'finished' | 'stopped' | 'interrupted
 function announce(
   settings: Settings,
   { say, endpoints }: RunContext,
-  { total, survey }: Input,
+  { total, sample, survey }: Input,
   { target, manifest, store }: RunStart,
 ): void {
   const { input, emulated, limits, work } = settings;
@@ -257,6 +258,7 @@ function announce(
   say(
     `${settings.job}: ${counted(total, 'row')} of ${from}${bad} → ${target?.files.output ?? 'standard output'}`,
   );
+  if (sample !== null) say(sampleText(sample, total, survey.rows));
   if (survey.note !== undefined) say(`${from}: ${survey.note}`);
   if (total === 0) say(`${from} has no record: there is nothing to call`);
   if (target?.warning) say(`warning: ${target.warning}`);
@@ -310,7 +312,8 @@ function summaryParts(
     }),
     hasTiers: settings.flex !== null,
     hasGold: settings.gold !== null,
-    reuses: settings.reuse.dedupe || settings.reuse.onlyNew,
+    reuses: settings.reuse.dedupe || settings.reuse.onlyNew || manifest.tally.reused !== undefined,
+    sample: input.sample,
     details: {
       timeline: committer.timeline,
       settings: manifest.values,
@@ -320,6 +323,8 @@ function summaryParts(
         prompt_tokens: manifest.calls.prompt_tokens,
         completion_tokens: manifest.calls.completion_tokens,
         ...(manifest.flex_since !== undefined && { flex_since: manifest.flex_since }),
+        ...(manifest.sample !== undefined &&
+          manifest.rows < input.survey.rows && { sample: manifest.sample }),
       },
       limits: limitsOf(settings),
       input_bytes: input.survey.bytes,

@@ -49,7 +49,7 @@ describe('going on with a run', () => {
       ...{ badRows: 0, sha256: 'same', bytes: 1 },
       digests: { blockBytes: 1, bytes: Buffer.alloc(0) },
     };
-    const input = { survey, total };
+    const input = { survey, total, sample: null };
     return await beginExecution(
       await findTarget(given, new Date()),
       input,

@@ -1,5 +1,6 @@
 import { cost, count, counted, duration } from '../../core/figures.js';
 import { adviceOn } from '../../render/advice.js';
+import { sampleText } from '../../render/run-words.js';
 import { type Block, type Document, list, section, text } from '../../render/document.js';
 import type { CheckReport } from './check-report.js';
 import type { Finding } from './inspection.js';
@@ -11,7 +12,7 @@ const MOST_NAMED = 5;
 const MOST_COLUMNS = 16;
 
 export function checkDocument(report: CheckReport): Document {
-  const { job, deployment, rows, requests, budget } = report;
+  const { job, deployment, rows, sample, requests, budget } = report;
   const sum =
     `${count(rows.total)} rows = ${count(rows.to_send)} to send${copiedText(rows)} + ${count(rows.failing)} failing ` +
     `+ ${count(rows.skipped)} skipped`;
@@ -20,6 +21,7 @@ export function checkDocument(report: CheckReport): Document {
     lead: [
       { blocks: [list([job, `deployment ${deployment}`])] },
       { blocks: [text(sum, { style: 'strong', isWhole: true })] },
+      ...(sample ? [{ blocks: [text(sampleText(sample, rows.total, sample.of))] }] : []),
     ],
     sections: [
       section('endpoints', 'Endpoints', endpointBlocks(report)),

@@ -9,7 +9,7 @@ import { assertNotInput } from '../../resume/output-checks.js';
 import { outputFiles } from '../../resume/output-files.js';
 import { modelBehind } from '../../service/catalogue.js';
 import { commonOperation } from '../../service/operation.js';
-import { nameOf, rows } from '../../source/source.js';
+import { nameOf } from '../../source/source.js';
 import { checkSteps } from '../finishing.js';
 import { type Input, openInput } from '../input.js';
 import { mistakes } from '../mistakes.js';
@@ -46,7 +46,8 @@ export async function checkJob(settings: Settings, context: CheckContext): Promi
     const columns = plan.format.names;
     const { sha256 } = input.survey;
     const template = ownText(plan, counting);
-    const surveyed = { sha256, rows: input.total, columns, mistakes: likely, template };
+    const sample = input.sample && { ...input.sample, of: input.survey.rows };
+    const surveyed = { sha256, rows: input.total, sample, columns, mistakes: likely, template };
     return checkReport(settings, surveyed, counting, inspected);
   } finally {
     input.discard();
@@ -104,7 +105,7 @@ async function inspect(
   });
   const progress = startProgress({ ...streamOf(context), total: input.total, unit: 'rows counted' });
   try {
-    for await (const row of rows(input.spec, input.survey)) {
+    for await (const row of input.rows({})) {
       if (row.number > input.total) break;
       context.halt.signal.throwIfAborted();
       inspection.add(row, rowRequest(row, plan.requests));

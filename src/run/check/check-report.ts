@@ -16,6 +16,8 @@ export interface CheckReport {
   readonly endpoints?: ReturnType<typeof quotedEndpoints>;
   readonly api_version: string;
   readonly input: { readonly path: string; readonly sha256: string; readonly rows: number };
+  /** Only with `--sample`: how the rows were chosen, and of how many. */
+  readonly sample?: NonNullable<Settings['input']['sample']> & { readonly of: number };
   readonly rows: Inspected['rows'];
   readonly skipped: Inspected['skipped'];
   readonly problems: Inspected['problems'];
@@ -123,6 +125,7 @@ export function checkReport(
   surveyed: {
     readonly sha256: string;
     readonly rows: number;
+    readonly sample: CheckReport['sample'] | null;
     readonly columns: readonly string[];
     readonly mistakes: readonly string[];
     /** Columns of the prompt, and the tokens of its own text; null without a template. */
@@ -153,6 +156,7 @@ export function checkReport(
     ...(endpoints.length > 1 && { endpoints: quotedEndpoints(endpoints) }),
     api_version: endpoint.apiVersion,
     input: { path: input.path, sha256: surveyed.sha256, rows: surveyed.rows },
+    ...(surveyed.sample && { sample: surveyed.sample }),
     rows: inspected.rows,
     skipped: inspected.skipped,
     problems: inspected.problems,
