@@ -15,7 +15,7 @@ import { rowsCalled, type Tally, tallySchema } from './tally.js';
 import { timelineSchema } from './timeline.js';
 import { amount, counts, type DeepReadonly, moment, words } from './untrusted.js';
 
-/** Currency units per 1,000 tokens. */
+/** Per 1,000 tokens. */
 export interface Prices {
   readonly prompt: number;
   /** Of prompt tokens from the service's cache. @default as the others */
@@ -24,6 +24,8 @@ export interface Prices {
   /** Factors of these for the answers of other tiers. @default 0.5 */
   readonly flex?: number | undefined;
   readonly batch?: number | undefined;
+  /** ISO 4217. @default unknown */
+  readonly currency?: string | undefined;
 }
 
 const filterCounts = z.record(z.string(), counts);
@@ -165,8 +167,14 @@ export const summarySchema = z.object({
   usage,
   /** Rows whose token counts are estimates: a share of a request, or our own count; absent if 0. */
   usage_estimated: z.exactOptional(amount),
-  /** In the currency of the prices; `null` without prices. */
+  /** `null` without prices. So are the other amounts of money. */
   cost: amount.nullable(),
+  /** ISO 4217, of all amounts of money; absent where the prices do not say. */
+  currency: z.exactOptional(words),
+  /** Of all rows, those without a call included. */
+  cost_per_1000_rows: amount.nullable(),
+  /** Of a usable one: completed, and neither invalid, refused nor abstained. */
+  cost_per_answer: amount.nullable(),
   /** Only of a job with several, by name. `rows`: those that it answered. */
   endpoints: z.exactOptional(
     z.record(
@@ -251,6 +259,8 @@ export interface SummaryParts
   readonly rejected?: Summary['rejected'];
   readonly tally: Tally;
   readonly prices: Prices | null;
+  /** @default unknown */
+  readonly currency?: string | undefined;
   /** Of a job with several: their prices and calls. @default it has one */
   readonly byEndpoint?: readonly EndpointFigures[];
   /** Whether the job asks for another tier than online. @default false */
@@ -311,7 +321,7 @@ export function summarise(parts: SummaryParts): StoredSummary {
     }),
     usage: tally.usage,
     ...(tally.estimated !== undefined && { usage_estimated: tally.estimated }),
-    cost: paidFor(tally, parts),
+    ...moneyOf(paidFor(tally, parts), tally, parts.currency),
     ...(byEndpoint && { endpoints: endpointsIn(tally, byEndpoint) }),
     ...((parts.hasTiers || tally.tiers) && {
       tiers: tiersIn(tally, parts.prices),
@@ -424,7 +434,25 @@ export type Reconciled = Pick<Summary, 'rows' | 'answers_invalid' | 'answers_ref
 export const calledPerSecond = (summary: Summary): number =>
   summary.duration_s > 0 ? rowsCalled(summary) / summary.duration_s : 0;
 
-/** In the currency of the prices; null where an endpoint has none. */
+/** The fields of the summary for what the rows have cost. */
+export function moneyOf(
+  cost: number | null,
+  tally: Tally,
+  currency: string | undefined,
+): Pick<Summary, 'cost' | 'currency' | 'cost_per_1000_rows' | 'cost_per_answer'> {
+  const { rows, abstained = 0 } = tally;
+  const usable = rows.completed - invalidOf(tally) - abstained;
+  const per = (count: number): number | null =>
+    cost === null || count <= 0 ? null : rounded(cost / count, 6);
+  return {
+    cost,
+    ...(currency !== undefined && { currency }),
+    cost_per_1000_rows: per(rows.total / 1000),
+    cost_per_answer: per(usable),
+  };
+}
+
+/** Null where an endpoint has no prices. */
 export function paidFor(
   tally: Pick<Tally, 'usage' | 'endpoints' | 'tiers'>,
   { prices, byEndpoint }: Pick<SummaryParts, 'prices' | 'byEndpoint'>,

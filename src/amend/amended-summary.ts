@@ -1,7 +1,14 @@
 import { driftMiss } from '../account/drift.js';
 import { bothMissed, invalidOf, missOf } from '../account/require.js';
 import type { StepFacts } from '../account/steps.js';
-import { paidFor, savedIn, type StoredSummary, type SummaryParts, summarise } from '../account/summary.js';
+import {
+  moneyOf,
+  paidFor,
+  savedIn,
+  type StoredSummary,
+  type SummaryParts,
+  summarise,
+} from '../account/summary.js';
 import type { Tally } from '../account/tally.js';
 import { advanced } from '../account/timeline.js';
 import type { Settings } from '../config/settings.js';
@@ -77,9 +84,8 @@ export function summaryWith(
   return {
     ...now,
     // The prices may have changed since, or be gone.
-    ...(before.cost !== null && {
-      cost: before.cost + (paidFor(own.tally, own) ?? 0),
-    }),
+    ...(before.cost !== null &&
+      moneyOf(before.cost + (paidFor(own.tally, own) ?? 0), tally, own.currency ?? before.currency)),
     ...(typeof before.saved === 'number' && {
       saved: before.saved + (savedIn(own.tally, own.prices) ?? 0),
     }),

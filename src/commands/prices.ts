@@ -12,9 +12,9 @@ Examples:
       what a file says that jobs share (in a job: prices: prices.yaml)
 
 Promptmill knows no prices by itself. A file that jobs share has a line for each
-deployment or model, in any currency, per 1,000 tokens:
+deployment or model, per 1,000 tokens:
 
-  lm-35-turbo-instruct: { prompt: 0.0015, completion: 0.002 }
+  lm-35-turbo-instruct: { prompt: 0.0015, completion: 0.002, currency: EUR }
 
 Exit codes: 0; 2 for a file that cannot be used, or that lacks the deployment.
 `;
@@ -60,8 +60,8 @@ function textOf({ job, from, prices }: Shown): string {
   const names = [...prices.keys()].map(escapeControls);
   const width = Math.max(...names.map((name) => name.length));
   const lines = [...prices.values()].map(
-    ({ prompt, cached, completion, flex, batch }, i) =>
-      `${(names[i] ?? '').padEnd(width)}  prompt ${prompt}${cached === undefined ? '' : `  cached ${cached}`}  completion ${completion}${flex === undefined ? '' : `  flex × ${flex}`}${batch === undefined ? '' : `  batch × ${batch}`}`,
+    ({ prompt, cached, completion, flex, batch, currency }, i) =>
+      `${(names[i] ?? '').padEnd(width)}  prompt ${prompt}${cached === undefined ? '' : `  cached ${cached}`}  completion ${completion}${flex === undefined ? '' : `  flex × ${flex}`}${batch === undefined ? '' : `  batch × ${batch}`}${currency === undefined ? '' : `  ${currency}`}`,
   );
   return `per 1,000 tokens, by ${escapeControls(from)}:\n${lines.join('\n')}\n`;
 }

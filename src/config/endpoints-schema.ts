@@ -22,7 +22,7 @@ export const endpointFields = {
   style: endpointSpecSchema.shape.style.default('deployments'),
 };
 
-/** Prices of tokens, in any currency. */
+/** Prices of tokens. */
 export const pricesSchema = z.strictObject({
   prompt: price.describe('Price of 1,000 prompt tokens.'),
   cached: price
@@ -33,6 +33,12 @@ export const pricesSchema = z.strictObject({
     .optional()
     .describe('What an answer of the flex tier costs, as a factor of these prices. Default: 0.5.'),
   batch: share.optional().describe('The same of the batch tier. Default: 0.5.'),
+  currency: text
+    .regex(/^[A-Z]{3}$/, 'must be three capital letters, such as EUR')
+    .optional()
+    .describe(
+      'Currency of the prices (ISO 4217), shown behind each amount. Default: amounts are bare numbers.',
+    ),
 });
 
 const A_KEY = 'must be the name of an environment variable in capital letters, such as WEST_KEY';

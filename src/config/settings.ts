@@ -95,6 +95,7 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
     }),
     /** Null for a job without, and where those of its endpoints differ. */
     prices: isOneFor(endpoints) ? endpoints[0].prices : null,
+    currency: currencyOf(endpoints),
     /** As a budget counts. */
     budgetPrices: budgetPrices(endpoints),
     endpoints,
@@ -134,12 +135,27 @@ function sampleOf({ sample: rows, seed, by, limit, extend }: RunFlags) {
 const isOneFor = (endpoints: readonly { readonly prices: unknown }[]): boolean =>
   new Set(endpoints.map(({ prices }) => JSON.stringify(prices))).size === 1;
 
+/** @throws UsageError when endpoints have several */
+function currencyOf(endpoints: Several<JobEndpoint>): string | undefined {
+  const [currency, ...others] = new Set(endpoints.flatMap(({ prices }) => prices?.currency ?? []));
+  if (others.length === 0) return currency;
+  throw new UsageError(
+    'several_currencies',
+    `the prices of service.endpoints are in ${[currency, ...others].join(' and ')}, and costs are added up`,
+    'State all prices in one currency.',
+  );
+}
+
 function budgetPrices(endpoints: Several<JobEndpoint>): Pick<Budget, 'prices' | 'byEndpoint'> {
   const all = endpoints.flatMap(({ spec: { name }, prices }) => (prices === null ? [] : [{ name, prices }]));
   if (all.length < endpoints.length || isOneFor(endpoints)) return { prices: endpoints[0].prices };
   const highest = (of: 'prompt' | 'completion') => Math.max(...all.map(({ prices }) => prices[of]));
   return {
-    prices: { prompt: highest('prompt'), completion: highest('completion') },
+    prices: {
+      prompt: highest('prompt'),
+      completion: highest('completion'),
+      currency: currencyOf(endpoints),
+    },
     byEndpoint: Object.fromEntries(all.map(({ name, prices }) => [name, prices])),
   };
 }

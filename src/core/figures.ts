@@ -19,8 +19,9 @@ export const percent = (part: number, whole: number): string =>
 /** Of a share from 0 to 1. */
 export const share = (value: number): string => percent(value, 1);
 
-/** `0.095939`; prices have no currency of their own. */
-export const cost = (value: number): string => money.format(value);
+/** `0.095939 EUR` @param currency as the prices say. @default only the number */
+export const cost = (value: number, currency?: string): string =>
+  `${money.format(value)}${currency === undefined ? '' : ` ${currency}`}`;
 
 /** `850/s`, `2.5/s`, and `4.0/min` below 0.1 a second. @param what the unit: `850 rows/s` */
 export function rate(perSecond: number, what = ''): string {

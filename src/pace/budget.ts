@@ -105,9 +105,10 @@ export function budgetProblem(budget: Budget, spent: Tokens, next: Tokens): Prob
   const limit = passed(budget, plus(spent, next)) ?? 'tokens';
   const figure = (tokens: Tokens): string =>
     limit === 'cost' && budget.prices !== null
-      ? cost(costOf(tokens, budget.prices))
+      ? cost(costOf(tokens, budget.prices), budget.prices.currency)
       : count(tokens.prompt_tokens + tokens.completion_tokens);
-  const given = limit === 'cost' ? cost(budget.cost ?? 0) : count(budget.tokens ?? 0);
+  const given =
+    limit === 'cost' ? cost(budget.cost ?? 0, budget.prices?.currency) : count(budget.tokens ?? 0);
   return {
     code: 'budget',
     message:
@@ -122,7 +123,9 @@ export function spentText({ tokens, cost: money, prices }: Budget, spent: Tokens
     ...(tokens === null
       ? []
       : [`${count(spent.prompt_tokens + spent.completion_tokens)} of ${count(tokens)} tokens`]),
-    ...(money === null || prices === null ? [] : [`cost ${cost(costOf(spent, prices))} of ${cost(money)}`]),
+    ...(money === null || prices === null
+      ? []
+      : [`cost ${cost(costOf(spent, prices))} of ${cost(money, prices.currency)}`]),
   ];
   return parts.join(' and ');
 }

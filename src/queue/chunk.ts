@@ -98,6 +98,7 @@ const pricesSchema = z.strictObject({
   completion: z.number().nonnegative(),
   flex: z.number().nonnegative().optional(),
   batch: z.number().nonnegative().optional(),
+  currency: z.string().optional(),
 });
 
 const budgetSchema = z.strictObject({

@@ -129,14 +129,21 @@ export function runDocument(report: RunReport, files: Files = []): Document {
 }
 
 function largeFigures(summary: StoredSummary): Block {
-  const { scores, usage, latency_ms, cost: price } = summary;
+  const { scores, usage, latency_ms, cost: price, currency, cost_per_1000_rows: perThousand } = summary;
   const { p50 } = latency_ms;
   const rows: Figure[] = [
     ...(scores?.accuracy
       ? [{ ...figure('Accuracy', percent(scores.accuracy.value, 1)), note: accuracyNote(scores) }]
       : []),
     figure('Tokens', count(usage.total_tokens)),
-    ...(price === null ? [] : [figure('Cost', cost(price))]),
+    ...(price === null
+      ? []
+      : [
+          {
+            ...figure('Cost', cost(price, currency)),
+            ...(perThousand !== null && { note: `${cost(perThousand, currency)} for 1,000 rows` }),
+          },
+        ]),
     figure('Duration', duration(summary.duration_s)),
     figure('Speed', rate(calledPerSecond(summary), ' rows')),
     ...(p50 === null ? [] : [figure('Median latency', duration(p50 / 1000))]),

@@ -63,7 +63,7 @@ export function runReport(
     },
     /** The template's first 20,000 characters; `null` if each row has its own prompt, or it is unknown. */
     prompt: details.prompt,
-    settings: settingsInWords(details),
+    settings: settingsInWords(details, summary.currency),
     /** `null` if the output is missing, or does not say how rows ended: `table_note` has the reason. */
     table: typeof table === 'string' ? null : table,
     table_note: typeof table === 'string' ? table : null,

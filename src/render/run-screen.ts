@@ -122,6 +122,7 @@ function spendingPieces({ tokens, prices, budget, tally }: RunFigures, length: n
   const spent = prices === null ? null : costOf(tokens, prices) - (isCounted ? 0 : (saved ?? 0));
   const parts = [part(sum, budget?.tokens), part(spent, budget?.cost)].flatMap((each) => each ?? []);
   const nearest = parts.length === 0 ? null : Math.max(...parts);
+  const inCurrency = prices?.currency === undefined ? '' : ` ${prices.currency}`;
   const of = (limit: number | null | undefined, form: (value: number) => string): string =>
     typeof limit === 'number' ? ` of ${form(limit)}` : '';
   return [
@@ -130,14 +131,14 @@ function spendingPieces({ tokens, prices, budget, tally }: RunFigures, length: n
       : [bar(nearest, 4, length), { text: `${Math.floor(nearest * 100)} %`, importance: 3 }]),
     // Rounded: more decimals would only flicker.
     {
-      text: spent === null ? '' : `${cost(Number(spent.toFixed(2)))}${of(budget?.cost, cost)}`,
+      text: spent === null ? '' : `${cost(Number(spent.toFixed(2)))}${of(budget?.cost, cost)}${inCurrency}`,
       importance: 1,
     },
     {
       text: `${count(sum)}${of(budget?.tokens, count)}${prices === null ? '' : ' tokens'}`,
       importance: 2,
     },
-    { text: saved ? `${cost(Number(saved.toFixed(2)))} saved` : '', importance: 3 },
+    { text: saved ? `${cost(Number(saved.toFixed(2)), prices?.currency)} saved` : '', importance: 3 },
   ];
 }
 

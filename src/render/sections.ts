@@ -183,20 +183,26 @@ const reused = ({ reused }: Summary): Figure[] =>
         figure('carried over from an earlier run', count(reused.carried)),
       ];
 
-function tokens({ usage, cost: price, saved }: Summary): Figure[] {
+function tokens(summary: Summary): Figure[] {
+  const { usage, cost: price, saved } = summary;
+  const { currency, cost_per_1000_rows: perThousand, cost_per_answer: perAnswer } = summary;
   return [
     figure('prompt', count(usage.prompt_tokens)),
     figure('completion', count(usage.completion_tokens)),
     figure('total', count(usage.total_tokens)),
     ...(usage.cached_tokens === undefined ? [] : [figure('cached', count(usage.cached_tokens))]),
     ...(usage.reasoning_tokens === undefined ? [] : [figure('reasoning', count(usage.reasoning_tokens))]),
-    ...(price === null ? [] : [figure('cost', cost(price))]),
-    ...(typeof saved === 'number' ? [figure('saved, against online', cost(saved))] : []),
+    ...(price === null ? [] : [figure('cost', cost(price, currency))]),
+    ...(perThousand === null ? [] : [figure('cost of 1,000 rows', cost(perThousand, currency))]),
+    ...(perAnswer === null ? [] : [figure('cost of an answer', cost(perAnswer, currency))]),
+    ...(typeof saved === 'number' ? [figure('saved, against online', cost(saved, currency))] : []),
   ];
 }
 
 function tokenWords(summary: Summary): string[] {
-  const { usage, usage_estimated: rows = 0, cost: price, saved, answer_sources } = summary;
+  const { usage, usage_estimated: rows = 0, cost: price, saved, answer_sources, currency } = summary;
+  const perThousand = summary.cost_per_1000_rows;
+  const each = perThousand === null ? '' : ` (${cost(perThousand, currency)} for 1,000 rows)`;
   const { prompt_tokens: prompt, completion_tokens: completion, total_tokens: total } = usage;
   if (total === 0 && prompt === 0 && completion === 0) return [];
   // The service reports the three independently; they need not add up.
@@ -206,8 +212,8 @@ function tokenWords(summary: Summary): string[] {
     `${count(prompt)} prompt${plus} ${count(completion)} completion${equals} ${count(total)} total`,
     ...(cached === 0 ? [] : [`${count(cached)} of the prompts cached`]),
     ...(thought === 0 ? [] : [`${count(thought)} of the completions reasoning`]),
-    ...(price === null ? [] : [`cost ${cost(price)}`]),
-    ...(saved ? [`${cost(saved)} saved against online`] : []),
+    ...(price === null ? [] : [`cost ${cost(price, currency)}${each}`]),
+    ...(saved ? [`${cost(saved, currency)} saved against online`] : []),
     ...(price === null || answer_sources.escalated === 0
       ? []
       : ['escalated answers at the prices of the job']),
@@ -219,7 +225,7 @@ function calls(summary: Summary): Figure[] {
   const twice = repeatsCost(summary);
   return [
     ...CALLS.map((name) => figure(CALL_COUNTS[name], count(summary.calls[name]))),
-    ...(twice === null ? [] : [figure('repeated, in money', `about ${cost(twice)}`)]),
+    ...(twice === null ? [] : [figure('repeated, in money', `about ${cost(twice, summary.currency)}`)]),
   ];
 }
 
@@ -229,7 +235,7 @@ const callWords = ({ calls }: Summary): string[] =>
 function callTexts(summary: Summary): Block[] {
   const price = repeatsCost(summary);
   const { repeated } = summary.calls;
-  const money = price === null ? '' : `, about ${cost(price)} in all`;
+  const money = price === null ? '' : `, about ${cost(price, summary.currency)} in all`;
   return [
     text(summary.reused === undefined ? '' : reusedText(summary.reused), { in: TERMINAL }),
     text(repeated === 0 ? '' : `${count(repeated)} may have been paid for twice${money}`, { in: TERMINAL }),
@@ -237,24 +243,24 @@ function callTexts(summary: Summary): Block[] {
 }
 
 /** Only of a job with several. */
-const endpoints = ({ endpoints: all = {} }: Summary): Figure[] =>
+const endpoints = ({ endpoints: all = {}, currency }: Summary): Figure[] =>
   Object.entries(all).map(([name, { rows, calls, rate_limited: refused, usage, cost: price }]) => {
     const parts = [
       `${counted(rows, 'row')} of ${counted(calls, 'call')}`,
       ...(refused === 0 ? [] : [`${count(refused)} rate limited`]),
       counted(usage.total_tokens, 'token'),
-      ...(price === null ? [] : [`cost ${cost(price)}`]),
+      ...(price === null ? [] : [`cost ${cost(price, currency)}`]),
     ];
     return figure(name, parts.join(', '));
   });
 
 /** Only of a job that asks for another tier than online. */
-const tiers = ({ tiers: all = {} }: Summary): Figure[] =>
+const tiers = ({ tiers: all = {}, currency }: Summary): Figure[] =>
   Object.entries(all).map(([name, { rows, usage, cost: price }]) => {
     const parts = [
       counted(rows, 'row'),
       counted(usage.total_tokens, 'token'),
-      ...(price === null ? [] : [`cost ${cost(price)}`]),
+      ...(price === null ? [] : [`cost ${cost(price, currency)}`]),
     ];
     return figure(name, parts.join(', '));
   });

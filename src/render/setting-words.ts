@@ -9,12 +9,15 @@ type Setting = readonly [name: string, value: string];
 type Details = StoredSummary['details'];
 
 /** What the records depend on, limits and budget. Settings that are not set are left out. */
-export const settingsInWords = ({ settings, limits }: Pick<Details, 'settings' | 'limits'>): Setting[] =>
+export const settingsInWords = (
+  { settings, limits }: Pick<Details, 'settings' | 'limits'>,
+  currency: string | undefined,
+): Setting[] =>
   [
     ...Object.entries(settings)
       .filter(([name]) => name !== 'prompt')
       .map(([name, value]): Setting => [NAMES[name] ?? name, textOf(name, value)]),
-    ...limitsInWords(limits),
+    ...limitsInWords(limits, currency),
   ]
     .filter(([, text]) => text !== '')
     .map(([name, text]) => [escapeControls(name), escapeControls(text)]);
@@ -53,11 +56,11 @@ function outputText(format: Json, columns: Json, formulas: Json): string {
   return `${wordsOf(format)}, ${which}, formulas: ${wordsOf(formulas)}`;
 }
 
-function limitsInWords(limits: Details['limits']): Setting[] {
+function limitsInWords(limits: Details['limits'], currency: string | undefined): Setting[] {
   const { budget, deadline_s: deadline } = limits;
   const some = (value: number | null): string => (value === null ? '' : count(value));
   const budgetTexts = [
-    budget.cost === null ? '' : cost(budget.cost),
+    budget.cost === null ? '' : cost(budget.cost, currency),
     budget.tokens === null ? '' : counted(budget.tokens, 'token'),
   ];
   return [

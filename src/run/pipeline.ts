@@ -307,6 +307,7 @@ function summaryParts(
     since: manifest.since,
     calls: manifest.calls,
     prices: settings.prices,
+    currency: settings.currency,
     ...(settings.endpoints.length > 1 && {
       byEndpoint: endpointFigures(settings, manifest.calls),
     }),

@@ -56,6 +56,8 @@ test('the summary has its fixed fields, in their order', () => {
         answer_sources: { read: 2, repaired: 0, asked_again: 0, voted: 0, escalated: 0 },
         usage: { prompt_tokens: 180, completion_tokens: 9, total_tokens: 189 },
         cost: 0.000288,
+        cost_per_1000_rows: 0.0576,
+        cost_per_answer: 0.000144,
         filters: {
           prompt: { hate: { safe: 3, filtered: 0 } },
           completion: { hate: { safe: 2, filtered: 0 }, violence: { medium: 1, filtered: 1 } },
@@ -104,8 +106,21 @@ test('the job file stands behind the name of the job, where the job comes from o
   ]);
 });
 
+test('amounts of money have the currency of the prices', () => {
+  expect(summarise({ ...parts, currency: 'EUR' }).currency).toBe('EUR');
+  expect(summarise(parts)).not.toHaveProperty('currency');
+});
+
+test('a usable answer is neither invalid nor abstained, and what costs nothing per row says nothing', () => {
+  const one = { ...parts.tally, abstained: 1 };
+  expect(summarise({ ...parts, tally: one }).cost_per_answer).toBe(0.000288);
+  const none = { ...one, invalid: { answer_unknown: 1 } };
+  expect(summarise({ ...parts, tally: none }).cost_per_answer).toBeNull();
+});
+
 test('without prices the cost is null, and not 0', () => {
-  expect(summarise({ ...parts, prices: null }).cost).toBeNull();
+  const without = summarise({ ...parts, prices: null });
+  expect([without.cost, without.cost_per_1000_rows, without.cost_per_answer]).toEqual([null, null, null]);
 });
 
 test('a stopped run says why, with the code first', () => {

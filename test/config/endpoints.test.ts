@@ -64,6 +64,24 @@ describe('several endpoints', () => {
     expect(prices, 'not the same for all').toBeNull();
   });
 
+  it('have prices in one currency', () => {
+    const inCurrency = (endpoint: string, currency: string) =>
+      endpoint.replace('}', `, prices: { prompt: 1, completion: 2, currency: ${currency} } }`);
+    const settled = (...currencies: readonly [string, string]) => {
+      const [west, east] = [inCurrency(WEST, currencies[0]), inCurrency(EAST, currencies[1])];
+      return settle(
+        jobOf(`service:\n  endpoints:\n    - ${west}\n    - ${east}\n`),
+        readEnvironment({}, null),
+        {},
+      );
+    };
+    expect(settled('EUR', 'EUR').currency).toBe('EUR');
+    expect(said(() => settled('EUR', 'USD'))).toBe(
+      'the prices of service.endpoints are in EUR and USD, and costs are added up',
+    );
+    expect(said(() => settled('EUR', 'euro'))).toContain('must be three capital letters, such as EUR');
+  });
+
   it('have a quota that is the sum of theirs', () => {
     const job = jobOf(
       `service:\n  endpoints:\n    - ${WEST.replace('}', ', requests_per_minute: 600 }')}\n    - ${EAST.replace('}', ', requests_per_minute: 60 }')}\n`,

@@ -26,6 +26,9 @@ const finished: Summary = {
   answer_sources: { read: 951, repaired: 0, asked_again: 0, voted: 0, escalated: 0 },
   usage: { prompt_tokens: 57_180, completion_tokens: 1912, total_tokens: 59_092 },
   cost: 0.089594,
+  currency: 'EUR',
+  cost_per_1000_rows: 0.089594,
+  cost_per_answer: 0.000094,
   filters: {
     prompt: { hate: { safe: 950, high: 3, filtered: 3 }, violence: { safe: 953, filtered: 0 } },
     completion: {
@@ -61,7 +64,7 @@ test('each of several endpoints has its rows, calls, tokens and money', () => {
     east: { calls: 156, rows: 156, usage, cost: null, rate_limited: 0 },
   };
   const shown = render({ ...finished, endpoints }, { width: 120 });
-  expect(shown).toContain('west 800 rows of 810 calls, 6 rate limited, 520 tokens, cost 1.50');
+  expect(shown).toContain('west 800 rows of 810 calls, 6 rate limited, 520 tokens, cost 1.50 EUR');
   expect(shown).toContain('east 156 rows of 156 calls, 520 tokens');
 });
 
@@ -69,7 +72,7 @@ test('what may have been paid for again is told in answers and in money', () => 
   const repeated = { ...finished, calls: { ...finished.calls, repeated: 20 } };
   expect(render(repeated)).toContain(`\
 calls           1,012 sent, 54 retried, 6 rate limited, 20 repeated
-                20 may have been paid for twice, about 0.001874 in all
+                20 may have been paid for twice, about 0.001874 EUR in all
 `);
   expect(render({ ...repeated, cost: null })).toContain('20 may have been paid for twice\nlatency');
 });
@@ -78,7 +81,7 @@ test('where answers come from is told where a job has done more than to read the
   const sources = { read: 900, repaired: 40, asked_again: 9, voted: 0, escalated: 2 };
   const text = render({ ...finished, answer_sources: sources });
   expect(text).toContain('900 read, 40 repaired, 9 asked again, 2 escalated\n');
-  expect(text).toMatch(/cost 0\.089594,\s+escalated answers at the prices of the job\n/);
+  expect(text).toMatch(/for 1,000 rows\),\s+escalated answers at the prices of the job\n/);
   expect(render({ ...finished, cost: null, answer_sources: sources })).not.toContain('prices of the job');
   const voted = { ...sources, read: 0, repaired: 0, asked_again: 0, voted: 951, escalated: 0 };
   for (const each of [finished, { ...finished, answer_sources: voted }])
@@ -159,7 +162,7 @@ calls           1,012 sent, 54 retried, 6 rate limited, 0 repeated
   const calls = { ...finished.calls, repeated: 2 };
   const most = render({ ...finished, calls, reused: { copied: 900, carried: 0 } });
   // 0.089594 for 956 − 900 rows, twice.
-  expect(most).toContain('about 0.0032 in all');
+  expect(most).toContain('about 0.0032 EUR in all');
   expect(render({ ...finished, calls, reused: { copied: 956, carried: 0 } })).toContain('paid for twice\n');
 });
 
@@ -173,7 +176,8 @@ answers         positive  512   53.8 %  █████████████�
                 negative  300   31.5 %  █████████████
                 neutral   139   14.6 %  ██████
 finish reasons  951 stop, 2 content_filter
-tokens          57,180 prompt + 1,912 completion = 59,092 total, cost 0.089594
+tokens          57,180 prompt + 1,912 completion = 59,092 total,
+                cost 0.089594 EUR (0.089594 EUR for 1,000 rows)
 filters         prompt hate          3 high, 3 filtered
                 completion violence  2 medium, 2 filtered
 errors          content_filter  5

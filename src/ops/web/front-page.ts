@@ -73,7 +73,7 @@ export function cardOf({ beat, ageMs, observed, samples }: WatchedRun) {
       ...speedFigures(beat, state),
       ['Running for', duration(Math.round(summary.duration_s))],
       ['Tokens', count(summary.usage.total_tokens)],
-      ['Cost so far', money(summary.cost)],
+      ['Cost so far', money(summary)],
       ['Calls', count(summary.calls.sent)],
       ['Rate limited', count(summary.calls.rate_limited)],
       ['Retries', count(summary.calls.retried)],
@@ -154,7 +154,7 @@ function pastOf({ beat }: WatchedRun) {
     shares: sharesOf(summary),
     sharesText: sharesText(summary),
     tokens: count(summary.usage.total_tokens),
-    cost: money(summary.cost),
+    cost: money(summary),
   };
 }
 
@@ -203,5 +203,6 @@ function sharesText(summary: Summary): string {
   return [...shares, ...unansweredTexts(summary)].join(', ');
 }
 
-const money = (value: number | null): string => (value === null ? NONE : cost(value));
+const money = ({ cost: value, currency }: Pick<Summary, 'cost' | 'currency'>): string =>
+  value === null ? NONE : cost(value, currency);
 const latency = (ms: number | null): string => (ms === null ? NONE : duration(ms / 1000));

@@ -84,8 +84,12 @@ const SCHEMA_WORDS = {
 };
 
 /** `9 to 12`, or a single figure. */
-function between({ least, most }: Range, figure: (value: number) => string): string {
-  return least === most ? figure(least) : `${figure(least)} to ${figure(most)}`;
+function between(
+  { least, most }: Range,
+  figure: (value: number, unit?: string) => string,
+  unit?: string,
+): string {
+  return least === most ? figure(least, unit) : `${figure(least)} to ${figure(most, unit)}`;
 }
 
 /** `10 without review: lines 3, 8, 12, 40, 77 and 5 more` */
@@ -174,14 +178,14 @@ const windowText = ({ context_window: window }: CheckReport['tokens']): string =
 const copiedText = ({ copied }: CheckReport['rows']): string =>
   copied === undefined ? '' : ` + ${count(copied)} to copy`;
 
-function duplicateBlocks({ duplicates, rows: all }: CheckReport): Block[] {
+function duplicateBlocks({ duplicates, rows: all, currency }: CheckReport): Block[] {
   const { rows, at_least, total_tokens, cost: money, examples } = duplicates;
   if (rows === 0 && !at_least) return [];
   return [
     list([
       `${at_least ? 'at least ' : ''}${count(rows)} rows ask what an earlier one asks`,
       `${between(total_tokens, count)} tokens`,
-      ...(money === null ? [] : [`cost ${between(money, cost)}`]),
+      ...(money === null ? [] : [`cost ${between(money, cost, currency)}`]),
     ]),
     list(
       examples
@@ -215,11 +219,19 @@ function furtherText({ further_calls: further, cost: money }: CheckReport): stri
   return `up to ${count(most)} further calls for answers that do not fit (answer.on_invalid: ${how})${prices}: no other figure counts them`;
 }
 
-function costText({ cost: range, tiers, rows }: CheckReport): string {
+function costText({
+  cost: range,
+  tiers,
+  rows,
+  currency,
+  cost_per_1000_rows: perThousand,
+}: CheckReport): string {
   if (rows.to_send === 0) return '';
   if (range !== null) {
-    const parts = Object.entries(tiers ?? {}).map(([tier, each]) => `${tier} ${each && between(each, cost)}`);
-    return between(range, cost) + (parts.length === 0 ? '' : ` (${parts.join(', ')})`);
+    const money = (each: Range): string => between(each, cost, currency);
+    const parts = Object.entries(tiers ?? {}).map(([tier, each]) => `${tier} ${each && money(each)}`);
+    const each = perThousand === null ? '' : `; ${money(perThousand)} for 1,000 rows`;
+    return money(range) + (parts.length === 0 ? '' : ` (${parts.join(', ')})`) + each;
   }
   return 'not quoted: add prices: { prompt: …, completion: … } (per 1,000 tokens) to the job file to see the cost';
 }
@@ -251,12 +263,12 @@ function deadlineText({ deadline }: CheckReport): string {
 const STOPS = 'the run will stop, resumably';
 
 function budgetText({ limit, budget, verdict }: QuotedBudget, report: CheckReport): string {
-  const given = limit === 'tokens' ? `${count(budget)} tokens` : `cost ${cost(budget)}`;
+  const given = limit === 'tokens' ? `${count(budget)} tokens` : `cost ${cost(budget, report.currency)}`;
   switch (verdict) {
     case 'inside':
       return `${given} is enough`;
     case 'exceeded':
-      return `${given} is not enough: the prompts alone take ${limit === 'tokens' ? count(report.tokens.total_tokens.least) : cost(report.cost?.least ?? 0)}; ${STOPS}`;
+      return `${given} is not enough: the prompts alone take ${limit === 'tokens' ? count(report.tokens.total_tokens.least) : cost(report.cost?.least ?? 0, report.currency)}; ${STOPS}`;
     case 'depends':
       return `${given} may not be enough: that depends on how long the answers are${report.further_calls === undefined ? '' : ', and how many do not fit'}; if not, ${STOPS}`;
   }

@@ -72,8 +72,12 @@ export interface CheckReport {
   };
   /** Of the output: cells of CSV, parts of JSONL. */
   readonly columns: readonly string[];
-  /** In the currency of the prices; `null` without prices. */
+  /** `null` without prices. */
   readonly cost: Range | null;
+  /** ISO 4217, of all amounts of money; absent where the prices do not say. */
+  readonly currency?: string;
+  /** Of all rows, those without a call included; `null` without prices or rows. */
+  readonly cost_per_1000_rows: Range | null;
   /** Only of a job that asks for another tier than online: the cost if a tier took all rows. */
   readonly tiers?: NonNullable<Quote['tiers']>;
   readonly time: Quote['time'];
@@ -91,6 +95,7 @@ type CheckedJob = Pick<
   | 'flex'
   | 'input'
   | 'prices'
+  | 'currency'
   | 'parameters'
   | 'answer'
   | 'onInvalid'
@@ -134,7 +139,8 @@ export function checkReport(
   counting: Counting,
   inspected: Inspected,
 ): CheckReport {
-  const { job, endpoint, endpoints, input, prices, parameters, answer, onInvalid, reuse, limits } = settings;
+  const { job, endpoint, endpoints, input, prices, currency, parameters, answer, onInvalid, reuse, limits } =
+    settings;
   const { tokens, duplicates, first_prompt: first } = inspected;
   const spread = counting.assumed ? assumed(inspected.other_scripts) : EXACT;
   const { cacheable } = inspected;
@@ -198,6 +204,8 @@ export function checkReport(
     },
     columns: surveyed.columns,
     cost: quoted.cost,
+    ...(currency !== undefined && { currency }),
+    cost_per_1000_rows: perThousand(quoted.cost, inspected.rows.total),
     ...(quoted.tiers && { tiers: quoted.tiers }),
     time: quoted.time,
     deadline: quoted.deadline,
@@ -212,6 +220,9 @@ export function checkReport(
     },
   };
 }
+
+const perThousand = (cost: Range | null, rows: number): Range | null =>
+  cost === null || rows === 0 ? null : { least: (cost.least / rows) * 1000, most: (cost.most / rows) * 1000 };
 
 function schemaSent({ response_format: format }: Parameters): CheckReport['answer_schema'] {
   const sent = format?.['json_schema'];

@@ -82,6 +82,8 @@ export function runBeat(
       answer_sources: { read: 460, repaired: 0, asked_again: 0, voted: 0, escalated: 0 },
       usage: { prompt_tokens: 12_000, completion_tokens: 900, total_tokens: 12_900 },
       cost: 0.0198,
+      cost_per_1000_rows: 0.04125,
+      cost_per_answer: 0.000043,
       filters: { prompt: { hate: { safe: 470, filtered: 0 } }, completion: {} },
       errors: { timeout: 3 },
       calls: { sent: 490, retried: 12, rate_limited: 7, repeated: 0 },

@@ -62,6 +62,7 @@ const report: CheckReport = {
   },
   columns: ['review', 'status', 'answer'],
   cost: { least: 2.76662, most: 2.90042 },
+  cost_per_1000_rows: { least: 1.97616, most: 2.07173 },
   time: { seconds: 267.6, limit: 'requests_per_minute', call_seconds: 2 },
   deadline: { seconds: 18_000, verdict: 'holds', call_seconds: 134.5 },
   budget: [
@@ -104,7 +105,7 @@ duplicates      3 rows ask what an earlier one asks, 300 to 315 tokens,
                 cost 0.006 to 0.0063
                 line 7 as 3, line 1,200 as 3
 requests        1,338
-cost            2.76662 to 2.90042
+cost            2.76662 to 2.90042; 1.97616 to 2.07173 for 1,000 rows
 time            4 min 28 s by limits.requests_per_minute, as long as a call takes 2 s or
                 less on average
 deadline        5 h 0 min holds, as long as a call takes 2 min 15 s or less on average
