@@ -5,10 +5,12 @@ import { Halt } from '../core/halt.js';
 import { OUTPUT_ENDINGS } from '../output/format.js';
 import { show } from '../render/terminal.js';
 import { terminalText } from '../render/terminal-text.js';
+import { GOLD } from './job.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
 interface Options {
   readonly by?: string;
+  readonly gold?: readonly string[];
   readonly output?: string;
   readonly html?: string;
   readonly overwrite?: boolean;
@@ -21,6 +23,8 @@ Examples:
       the same input twice: rows are matched by row number
   $ promptmill compare out/monday.csv out/tuesday.csv --by review_id
       inputs that differ: rows are matched by a column that both have
+  $ promptmill compare old.csv new.csv --gold gold.csv:truth
+      which one is better, by the right answers of a file or a column
   $ promptmill compare old.csv new.jsonl --output changed.csv
       and the rows that changed, with both answers
   $ promptmill compare old.csv new.csv --html changed.html
@@ -38,6 +42,7 @@ export function compareCommand(exit: Exit): Command {
     .argument('<a>', `the output of a run, ${OUTPUT_ENDINGS}`)
     .argument('<b>', 'another one')
     .option('--by <column>', 'column of the input that tells rows from each other')
+    .option(...GOLD)
     .option('--output <file>', 'write the rows that changed to this .csv file')
     .option('--html <file>', 'write the comparison as one page, with the first 1,000 rows that changed')
     .option('--overwrite', 'replace the files of --output and --html')
@@ -49,13 +54,13 @@ export function compareCommand(exit: Exit): Command {
 }
 
 async function compare(a: string, b: string, options: Options, exit: Exit): Promise<number> {
-  const { by, output, html, overwrite = false, json } = options;
+  const { by, gold, output, html, overwrite = false, json } = options;
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);
   try {
     const changed = output === undefined ? undefined : { path: output, overwrite };
     const page = html === undefined ? undefined : { path: html, overwrite, render: await pageRenderer() };
-    const report = await compareOutputs(a, b, { by, changed, page, signal: halt.signal });
+    const report = await compareOutputs(a, b, { by, gold, changed, page, signal: halt.signal });
     for (const note of report.notes) process.stderr.write(`warning: ${terminalText(note)}\n`);
     if (json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
     else {

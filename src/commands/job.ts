@@ -35,6 +35,12 @@ export function openAnswered(found: FoundOutput, named: string | undefined): Ans
   );
 }
 
+export const GOLD = [
+  '--gold <file|column>',
+  'where the right answers are; several: the first that has one (default: answer.gold)',
+  (named: string, before: readonly string[] = []): readonly string[] => [...before, named],
+] as const;
+
 export const CONCURRENCY = ['--concurrency <n>', 'most calls in flight at once, or auto'] as const;
 
 export const SET = [

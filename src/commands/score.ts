@@ -4,7 +4,7 @@ import { scoreOutput } from '../compare/score-output.js';
 import { show } from '../render/terminal.js';
 import { terminalText } from '../render/terminal-text.js';
 import { openFinished } from '../resume/finished-output.js';
-import { openAnswered } from './job.js';
+import { GOLD, openAnswered } from './job.js';
 import type { Exit } from './signals.js';
 
 interface Options {
@@ -36,11 +36,7 @@ export function scoreCommand(exit: Exit): Command {
   return new Command('score')
     .description('say how good the answers of a finished output are; sends nothing')
     .argument('<output>', 'the output of a run, for example out/reviews.csv')
-    .option(
-      '--gold <file|column>',
-      'where the right answers are; several: the first that has one (default: answer.gold)',
-      (named: string, before: readonly string[] = []) => [...before, named],
-    )
+    .option(...GOLD)
     .option('--job <file>', 'the job file (default: the one that the summary names)')
     .option('--json', 'print the scores as JSON on standard output')
     .addHelpText('after', EXAMPLES)

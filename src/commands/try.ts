@@ -1,15 +1,14 @@
-import { readFileSync } from 'node:fs';
 import { Command } from 'commander';
-import { parse } from 'csv-parse/sync';
 import { summaryAt } from '../account/read-summary.js';
+import { costOf } from '../account/summary.js';
+import { NO_USAGE } from '../account/tally.js';
 import { type CompareReport, compareOutputs, wanted } from '../compare/compare-outputs.js';
-import { type TriedVariant, tryDocument } from '../compare/try-document.js';
+import { type TriedVariant, type TryReport, tryDocument } from '../compare/try-document.js';
 import { Halt } from '../core/halt.js';
 import { writeRequestedFile } from '../output/requested-file.js';
-import type { Table } from '../render/document.js';
 import { show } from '../render/terminal.js';
 import { outputFiles } from '../resume/output-files.js';
-import { CONCURRENCY, concurrency, wholeNumber } from './job.js';
+import { CONCURRENCY, concurrency, seed, wholeNumber } from './job.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 import { answerAll, assertSound, type Variant, type VariantOptions, variantsOf } from './variants.js';
 
@@ -43,7 +42,8 @@ export function tryCommand(exit: Exit): Command {
     .option('--prompt <file...>', 'another prompt: a template, as in the job')
     .option('--deployment <name...>', 'another deployment')
     .option('--set <path=value...>', 'another value of a field of the job: parameters.temperature=0.7')
-    .option('--rows <n>', 'on so many rows', wholeNumber, 100)
+    .option('--rows <n>', 'on so many rows, chosen at random', wholeNumber, 100)
+    .option('--seed <n>', 'other rows with each number', seed, 0)
     .option('--input <file>', 'read rows from this file')
     .option('--format <format>', 'format of the input (default: from its name)')
     .option('--queue <url>', 'as of run')
@@ -66,7 +66,7 @@ async function tryVariants(
 ): Promise<number> {
   const variants = variantsOf(jobPath, options);
   const outputs = variants.map(({ opened }) => opened.settings.output.path);
-  const [first, second, ...others] = variants;
+  const [first, ...others] = variants;
   const page =
     html === undefined ? null : wanted('--html', '.html', { path: html, overwrite }, [...outputs, jobPath]);
   const halt = new Halt();
@@ -75,26 +75,19 @@ async function tryVariants(
     await assertSound(variants, halt);
     const answered = await answerAll(variants, halt);
     if (typeof answered === 'number') return answered;
-    const tried: TriedVariant[] = [];
-    for (const { name, opened, changed: path } of variants) {
-      const { output } = opened.settings;
+    const reports: CompareReport[] = [];
+    for (const { opened, changed: path } of others) {
+      const [a, b] = [first, { opened }].map((each) => each.opened.settings.output.path);
       const changed = { path, overwrite: true };
-      const against =
-        tried.length === 0
-          ? null
-          : await compareOutputs(first.opened.settings.output.path, output.path, {
-              changed,
-              signal: halt.signal,
-            });
-      tried.push(triedVariant(name, output.path, against));
+      reports.push(await compareOutputs(a ?? '', b ?? '', { changed, signal: halt.signal }));
     }
-    const files = variants.flatMap(({ name, opened, changed }, i) => [
+    const tried = variants.map((variant, i) => triedVariant(variant, reports[i - 1] ?? null));
+    const report: TryReport = { variants: tried, paid: answered };
+    const files = variants.flatMap(({ name, opened, changed }) => [
       [name, opened.settings.output.path] as const,
-      ...(i === 0 ? [] : [[`${name}, changed rows`, changed] as const]),
+      ...(name === first.name ? [] : [[`${name}, changed rows`, changed] as const]),
     ]);
-    const report = { variants: tried, paid: answered };
-    const changes = second !== undefined && others.length === 0 ? firstChanges(first.name, second) : null;
-    const document = tryDocument(report, changes, files);
+    const document = tryDocument(report, reports, files);
     if (page !== null) {
       const { renderHtml } = await import('../render/html.js');
       await writeRequestedFile({ ...page, like: outputs }, await renderHtml(document));
@@ -111,39 +104,26 @@ async function tryVariants(
 }
 
 /** @throws Error when the summary of a run that has just ended is gone */
-function triedVariant(name: string, output: string, against: CompareReport | null): TriedVariant {
-  const summary = summaryAt(outputFiles(output).summary);
-  if (summary === null) throw new Error(`${output} has no summary`);
-  const { rows, scores, answers_invalid, answers_refused, usage, cost, latency_ms, emulated } = summary;
+function triedVariant({ name, opened }: Variant, report: CompareReport | null): TriedVariant {
+  const { output, budgetPrices } = opened.settings;
+  const summary = summaryAt(outputFiles(output.path).summary);
+  if (summary === null) throw new Error(`${output.path} has no summary`);
+  const { rows, scores, answers_invalid, answers_refused, usage, latency_ms, emulated, currency } = summary;
+  // What an answer cost the run that asked for it. Of several endpoints, the dearest counts.
+  const taken = summary.details.tally.reused?.usage ?? NO_USAGE;
+  const cost = budgetPrices.prices === null ? 0 : costOf(taken, budgetPrices.prices);
+  const { better = null, worse = null, p = null } = report?.verdict ?? {};
   return {
     name,
     rows: rows.total,
     accuracy: scores?.accuracy ?? null,
     f1: scores?.macro_f1 ?? null,
     invalid: answers_invalid + answers_refused,
-    tokens: usage.total_tokens,
-    cost,
+    tokens: usage.total_tokens + taken.total_tokens,
+    cost: summary.cost === null ? null : Number((summary.cost + cost).toFixed(6)),
+    ...(currency !== undefined && { currency }),
     p50_ms: latency_ms.p50,
-    against_first: against && { agreement: against.agreement, changed: against.changed },
-    ...{ output, emulated },
-  };
-}
-
-const SHOWN = 10;
-/** In cells. */
-const ANSWER = 40;
-
-function firstChanges(first: string, { name, changed }: Variant): Pick<Table, 'columns' | 'rows'> {
-  const [head = [], ...rows]: string[][] = parse(readFileSync(changed), { to: SHOWN + 1 });
-  const cell = (row: string[], column: string): string => row[head.indexOf(column)] ?? '';
-  const id = head.includes('id') ? 'id' : 'row';
-  // When there is no answer, the text says why.
-  const said = (row: string[], side: string): string => {
-    const answer = cell(row, `answer_${side}`);
-    return answer.startsWith('(') ? `${answer} ${cell(row, `text_${side}`)}`.trimEnd() : answer;
-  };
-  return {
-    columns: [{ name: id }, { name: first, most: ANSWER }, { name, most: ANSWER }],
-    rows: rows.map((row) => ({ cells: [cell(row, id), said(row, 'a'), said(row, 'b')] })),
+    against_first: report && { agreement: report.agreement, changed: report.changed, better, worse, p },
+    ...{ output: output.path, emulated },
   };
 }

@@ -19,7 +19,8 @@ import { NO_TOKENS } from '../pace/budget.js';
 import { escapeControls, terminalText } from '../render/terminal-text.js';
 import { changedParts, fingerprint } from '../resume/fingerprint.js';
 import { readManifest } from '../resume/manifest.js';
-import { outputFiles } from '../resume/output-files.js';
+import { outcomesPath } from '../resume/outcome-file.js';
+import { filledPaths, outputFiles } from '../resume/output-files.js';
 import { checkSteps } from '../run/finishing.js';
 import { openInput } from '../run/input.js';
 import { runJob } from '../run/pipeline.js';
@@ -33,6 +34,7 @@ export interface VariantOptions
   readonly deployment?: readonly string[];
   readonly set?: readonly string[];
   readonly rows: number;
+  readonly seed: number;
 }
 
 /** A job as it is, or with one thing changed: a run of its own, with an output beside that of the job. */
@@ -60,7 +62,7 @@ const AS_IT_IS: Change = { name: 'job', option: '', file: 'job' };
  * @throws UsageError when one of them is no valid job; names its option
  */
 export function variantsOf(jobPath: string, options: VariantOptions): [Variant, ...Variant[]] {
-  const { prompt: prompts = [], deployment = [], set = [], rows, ...flags } = options;
+  const { prompt: prompts = [], deployment = [], set = [], rows, seed, ...flags } = options;
   const changes: Change[] = [
     ...[...new Set(prompts)].map((file) => ({
       ...{ name: file, option: `--prompt ${file}`, file: basename(file, extname(file)) },
@@ -89,12 +91,14 @@ export function variantsOf(jobPath: string, options: VariantOptions): [Variant, 
     );
   const usual = openedJob(first, environment, { ...flags, emulate: false }).settings.output.path;
   const stem = stemOf((first.output.path ?? usual).replaceAll(PLACEHOLDER, 'try'));
+  const [sample = null] = filledPaths(openedJob(first, environment, flags).settings.output.path, '');
+  const sampled = sample && summaryAt(outputFiles(sample).summary);
   const variant = ({ name, option, file, prompt, set }: Change): Variant => {
     const { onFinish: _, schedule: __, ...job } = readJobFile(jobPath, environment, set);
     const { settings, ...opened } = openedJob(
       { ...job, ...(prompt !== undefined && { prompt }) },
       environment,
-      { ...flags, limit: rows },
+      { ...flags, sample: rows, seed },
     );
     const slug = option === '' ? file : `${file.replace(/[^\w.-]+/g, '_').slice(0, 40)}-${hashOf(option)}`;
     const place = (ending: string): string => {
@@ -104,7 +108,12 @@ export function variantsOf(jobPath: string, options: VariantOptions): [Variant, 
     const { output, reuse } = settings;
     const own = {
       output: { ...output, path: place(output.format.endings[0]), columns: null },
-      reuse: { ...reuse, onlyNew: false },
+      reuse: {
+        ...reuse,
+        onlyNew: false,
+        known: sampled ? [outcomesOf(settings, sampled.run)] : [],
+        keeps: true,
+      },
       drift: null,
       report: false,
     };
@@ -184,8 +193,9 @@ const inputOf = ({ input: { require: _, ...input } }: Settings): string => JSON.
 interface Begun {
   /** Every row is answered. */
   readonly isDone: boolean;
-  /** The same run goes on; else it starts over. */
-  readonly goesOn: boolean;
+  readonly flags: Pick<Settings, 'restart' | 'overwrite'>;
+  /** The run that others take answers from; null for none. */
+  readonly run: string | null;
   readonly spent: Spent;
 }
 
@@ -198,31 +208,36 @@ interface Spent {
 const NOTHING: Spent = { paid: { calls: 0, tokens: 0, cost: 0 }, billed: NO_TOKENS };
 
 /**
- * Calls what is not answered yet, one variant after the other, under one budget.
+ * Calls what is not answered yet, by itself or by another variant, one variant after the other and under one
+ * budget.
  * @returns what was paid, or an exit code when it stopped early
  */
 export async function answerAll(variants: readonly Variant[], halt: Halt): Promise<Paid | number> {
   const begun: Begun[] = [];
   for (const { opened } of variants) begun.push(await begunOf(opened.settings));
-  const spent = begun.map((each) => each.spent);
   let paid = NOTHING.paid;
   for (const [i, { name, opened }] of variants.entries()) {
-    const { isDone, goesOn, spent: before } = begun[i] ?? { isDone: false, goesOn: false, spent: NOTHING };
+    const { isDone, flags, spent: before } = begun[i] ?? (await begunOf(opened.settings));
     const { settings } = opened;
     const say = (text: string): boolean => process.stderr.write(terminalText(`${name}: ${text}\n`));
     if (isDone) {
       say(`${settings.output.path} is answered already`);
       continue;
     }
-    const left = budgetLeft(variants, spent.with(i, NOTHING));
+    const others = begun.map(({ spent }, j) => (j === i ? NOTHING : spent));
+    const left = budgetLeft(variants, others);
     if (left !== null && left.used !== '') say(`limits.budget is for all variants together: ${left.used}`);
     const limits = { ...settings.limits, budget: left?.budget ?? null };
     say(`calling ${settings.endpoint.deployment} for ${settings.output.path}`);
-    const run = { ...settings, limits, overwrite: !goesOn, restart: !goesOn };
+    // Its own run goes on, and knows what it has.
+    const runs = begun.flatMap(({ run }, j) => (run === null || (j === i && !flags.overwrite) ? [] : [run]));
+    const known = [...settings.reuse.known, ...runs.map((run) => outcomesOf(settings, run))];
+    const reuse = { ...settings.reuse, known };
     const context = { halt, log: createLog(settings.logLevel), env: process.env };
-    const { summary, halted } = await runOpened({ ...opened, settings: run }, context, runJob);
+    const run = { ...opened, settings: { ...settings, ...flags, limits, reuse } };
+    const { summary, halted } = await runOpened(run, context, runJob);
     const now = spentBy({ tally: summary.details.tally, ...summary }, summary.details.state, settings);
-    spent[i] = now;
+    begun[i] = { isDone: true, flags, run: summary.run, spent: now };
     paid = withPaid(withPaid(paid, now.paid, 1), before.paid, -1);
     if (halted === null) continue;
     process.stderr.write(
@@ -233,22 +248,27 @@ export async function answerAll(variants: readonly Variant[], halt: Halt): Promi
   return paid;
 }
 
+const outcomesOf = ({ stateDir }: Settings, run: string) => ({
+  path: outcomesPath(stateDir, run),
+  name: `the run ${run}`,
+});
+
 async function begunOf(settings: Settings): Promise<Begun> {
   const { path } = settings.output;
-  const { limit } = settings.input;
   const { manifest, summary } = outputFiles(path);
   const left = readManifest(manifest);
-  const finished = left === null && existsSync(path) ? summaryAt(summary) : null;
+  const finished = existsSync(path) ? summaryAt(summary) : null;
   const print = fingerprint(settings, await sha256Of(settings.input.path));
-  const rows = left?.rows ?? finished?.rows.total ?? 0;
   const then = left?.fingerprint ?? finished?.details.state.fingerprint ?? {};
-  const goesOn = changedParts(then, print).length === 0 && rows <= (limit ?? Number.POSITIVE_INFINITY);
-  const isDone = goesOn && finished !== null && (rows === limit || finished.beyond === undefined);
-  if (!goesOn) return { isDone, goesOn, spent: NOTHING };
-  if (left !== null) return { isDone, goesOn, spent: spentBy(left, left.calls, settings) };
-  if (finished === null) return { isDone, goesOn, spent: NOTHING };
+  const isSame = changedParts(then, print).length === 0;
+  // A sample is replaced without being asked, and keeps what it knows until then.
+  const flags = { restart: left !== null && !isSame, overwrite: !isSame && finished?.sample === undefined };
+  const run = left?.run ?? finished?.run ?? null;
+  if (isSame && left !== null)
+    return { isDone: false, flags, run, spent: spentBy(left, left.calls, settings) };
+  if (!isSame || finished === null) return { isDone: false, flags, run, spent: NOTHING };
   const { tally, state } = finished.details;
-  return { isDone, goesOn, spent: spentBy({ tally, calls: finished.calls }, state, settings) };
+  return { isDone: true, flags, run, spent: spentBy({ tally, calls: finished.calls }, state, settings) };
 }
 
 function spentBy(

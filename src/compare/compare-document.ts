@@ -1,12 +1,16 @@
 import type { Share } from '../account/score.js';
-import { cost, count, counted, duration, percent } from '../core/figures.js';
+import { cost, count, counted, duration, percent, share } from '../core/figures.js';
 import { type Block, type Document, facts, type Section, section, text } from '../render/document.js';
 import { REHEARSAL } from '../render/run-words.js';
 import type { ChangedRows, CompareReport } from './compare-outputs.js';
 import type { Transitions } from './comparison.js';
+import type { Verdict } from './verdict.js';
+import { verdictText } from './verdict-text.js';
 
 const MOST_PARTS = 15;
 const NAME = 20;
+/** Characters of an input on a terminal, whose width then decides. */
+const MOST_INPUT = 200;
 
 /** @param changed rows for a page. @param files `[['changed rows', 'changed.csv'], …]` */
 export function compareDocument(
@@ -20,7 +24,7 @@ export function compareDocument(
     lead: [
       { in: ['terminal'], blocks: sides.map((side) => text(side, { style: 'strong', isWhole: true })) },
       { in: ['html'], blocks: sides.map((side) => text(side, { style: 'muted' })) },
-      { tone: report.changed === 0 ? 'good' : 'warn', blocks: [text(verdict(report), { style: 'strong' })] },
+      { tone: toneOf(report), blocks: leadTexts(report) },
       { in: ['html'], tone: 'good', blocks: [text(rowsText(report))] },
     ],
     sections: [
@@ -28,6 +32,9 @@ export function compareDocument(
       section('answers', 'Answers', [transitionMatrix(report.transitions)]),
       partSection(report),
       section('figures', 'Figures', [figureTable(report)]),
+      section('prompts', 'Prompts', [{ kind: 'code', text: report.prompt_changes.join('\n') }]),
+      section('settings', 'Settings', [settingTable(report)]),
+      section('changed', 'Rows that changed', [firstRows(report)], { in: ['terminal'], short: 'changed' }),
       ...(changed === null ? [] : [rowSection(report, changed)]),
       section('files', 'Files', [facts(files)], { in: ['terminal'] }),
     ],
@@ -39,26 +46,36 @@ export function compareDocument(
 const sideName = ({ output, emulated }: CompareReport['a']): string =>
   `${output}${emulated ? REHEARSAL : ''}`;
 
-/** `933 of 1,000 rows have the same answer (93.3 %), 67 changed, kappa 0.871` */
-function verdict({ rows, changed, agreement, kappa }: CompareReport): string {
-  const same = `${count(rows - changed)} of ${counted(rows, 'row')} have the same answer`;
-  const share = agreement === null ? '' : ` (${percent(agreement, 1)})`;
-  return `${same}${share}, ${count(changed)} changed${kappa === null ? '' : `, kappa ${kappa.toFixed(3)}`}`;
+const toneOf = ({ changed, verdict }: CompareReport): 'good' | 'warn' =>
+  changed === 0 || (verdict !== null && verdict.says !== 'even') ? 'good' : 'warn';
+
+/** Which is better, as far as right answers say so, and `812 rows were answered in both; 93.3 % of those agree` */
+function leadTexts({ answered: { rows, agreement }, verdict, changed, kappa }: CompareReport): Block[] {
+  const agree =
+    agreement === null
+      ? 'No row was answered in both'
+      : `${counted(rows, 'row')} ${rows === 1 ? 'was' : 'were'} answered in both; ${share(agreement)} of those agree`;
+  if (verdict !== null) return [text(verdictText(verdict, 'a', 'b'), { style: 'strong' }), text(agree)];
+  // Without kappa there may be free texts, of which none is the right one.
+  const isAsked = changed > 0 && kappa !== null;
+  return [text(agree, { style: 'strong' }), text(isAsked ? WHICH : '')];
 }
 
-function rowsText({ rows, answered, only_in_a, only_in_b, by, notes }: CompareReport): string {
+const WHICH =
+  'Which one is better cannot be said without right answers: name them with --gold FILE|COLUMN, or as answer.gold in the job.';
+
+function rowsText(report: CompareReport): string {
+  const { rows, changed, kappa, answered, only_in_a, only_in_b, by, notes } = report;
   const told = by === null ? 'matched by row number' : `matched by ${JSON.stringify(by)}`;
-  const only = [
-    ...(only_in_a === 0 ? [] : [`${count(only_in_a)} only in a`]),
-    ...(only_in_b === 0 ? [] : [`${count(only_in_b)} only in b`]),
-  ];
-  const ended =
-    answered.rows === rows || answered.agreement === null
-      ? []
-      : [
-          `of the ${counted(answered.rows, 'row')} not failed or skipped in either, ${percent(answered.agreement, 1)} have the same answer`,
-        ];
-  return [`${count(rows)} in both, ${told}`, ...only, ...ended, ...notes].join('; ');
+  const some = (n: number, what: string): string[] => (n === 0 ? [] : [`${count(n)} ${what}`]);
+  return [
+    `${count(rows)} in both, ${told}`,
+    ...some(only_in_a, 'only in a'),
+    ...some(only_in_b, 'only in b'),
+    ...some(rows - answered.rows, 'failed or skipped in one of them, or in both'),
+    `${count(changed)} changed${kappa === null ? '' : `, kappa ${kappa.toFixed(3)}`}`,
+    ...notes,
+  ].join('; ');
 }
 
 /** In the order of the transitions; names that occur only in b come last. */
@@ -84,7 +101,7 @@ function partSection({ parts, transitions }: CompareReport): Section {
     .map(([name, { agreement, changed, kappa }]) => ({
       cells: [
         name,
-        agreement === null ? '' : percent(agreement, 1),
+        agreement === null ? '' : share(agreement),
         count(changed),
         kappa === null ? '' : kappa.toFixed(3),
       ],
@@ -96,7 +113,21 @@ function partSection({ parts, transitions }: CompareReport): Section {
   return section('parts', title, [{ kind: 'table', caption: title, columns, rows, most: MOST_PARTS }]);
 }
 
-function figureTable({ tokens, cost: money, latency_ms, accuracy }: CompareReport): Block {
+function scoreRows(verdict: Verdict): string[][] {
+  const { accuracy_a, accuracy_b, macro_f1_a, macro_f1_b, invalid_a, invalid_b, rows } = verdict;
+  if (accuracy_a === null || accuracy_b === null) return [];
+  const points = signed(100 * (accuracy_b.value - accuracy_a.value), 1, ' points');
+  const f1 = (a: number, b: number) => ['macro F1', a.toFixed(3), b.toFixed(3), signed(b - a, 3)];
+  return [
+    ['rows with gold', count(rows), count(rows), ''],
+    ['accuracy', share(accuracy_a.value), share(accuracy_b.value), points],
+    ['95 % interval', interval(accuracy_a), interval(accuracy_b), ''],
+    ...(macro_f1_a === null || macro_f1_b === null ? [] : [f1(macro_f1_a, macro_f1_b)]),
+    ['invalid answers', count(invalid_a), count(invalid_b), signed(invalid_b - invalid_a, 0)],
+  ];
+}
+
+function figureTable({ tokens, cost: money, latency_ms, verdict, a, b }: CompareReport): Block {
   const row = (
     name: string,
     a: number | null,
@@ -111,12 +142,17 @@ function figureTable({ tokens, cost: money, latency_ms, accuracy }: CompareRepor
   const latency = (name: 'p50' | 'p95'): string[][] =>
     row(`latency ${name}`, latency_ms.a[name], latency_ms.b[name], (ms) => duration(ms / 1000));
   const rows = [
+    ...(verdict === null ? [] : scoreRows(verdict)),
     ...tokenRow('prompt tokens', 'prompt_tokens'),
     ...tokenRow('completion tokens', 'completion_tokens'),
-    ...row('cost', money.a, money.b, cost),
+    ...(a.currency === b.currency
+      ? row('cost', money.a, money.b, (value) => cost(value, a.currency))
+      : [
+          ...row('cost', money.a, null, (value) => cost(value, a.currency)),
+          ...row('cost', null, money.b, (value) => cost(value, b.currency)),
+        ]),
     ...latency('p50'),
     ...latency('p95'),
-    ...(accuracy === null ? [] : [['accuracy', shareText(accuracy.a), shareText(accuracy.b), '']]),
   ];
   return {
     kind: 'table',
@@ -126,8 +162,12 @@ function figureTable({ tokens, cost: money, latency_ms, accuracy }: CompareRepor
   };
 }
 
-export const shareText = ({ value, low, high }: Share): string =>
-  `${percent(value, 1)} (${percent(low, 1)} to ${percent(high, 1)})`;
+/** `54.6 to 81.9 %` */
+export const interval = ({ low, high }: Share): string => `${(100 * low).toFixed(1)} to ${share(high)}`;
+
+/** `+4.5 points`; empty for none. */
+const signed = (difference: number, digits: number, unit = ''): string =>
+  difference === 0 ? '' : `${difference > 0 ? '+' : '−'}${Math.abs(difference).toFixed(digits)}${unit}`;
 
 /** `+12.5 %`; empty if there is nothing to compare with. */
 function difference(a: number | null, b: number | null): string {
@@ -135,13 +175,54 @@ function difference(a: number | null, b: number | null): string {
   return `${b > a ? '+' : '−'}${percent(Math.abs(b - a), a)}`;
 }
 
+function settingTable({ setting_changes }: CompareReport): Block {
+  const columns = ['setting', 'a', 'b'].map((name) => ({ name, isLong: name !== 'setting' }));
+  const rows = setting_changes.map(({ name, a, b }) => ({ cells: [name, a, b] }));
+  return { kind: 'table', caption: 'Settings with other values', columns, rows };
+}
+
+/** An answer with its text, where that says more. */
+const withText = (answer: string, said: string): string =>
+  answer.startsWith('(') && said !== '' ? `${answer} ${said}` : answer;
+
+/** One line a row: what its input says comes last, and is cut. @param a, b what the sides are called */
+export function firstRows({ first_changed: { columns, rows } }: CompareReport, a = 'a', b = 'b'): Block {
+  const cellsOf = (cells: readonly string[]): string[] => {
+    const cell = (name: string): string => cells[columns.indexOf(name)] ?? '';
+    const inputs = cells.slice(columns.indexOf('text_b') + 1).filter((text) => text !== '');
+    return [
+      cells[0] ?? '',
+      ...judged.map(cell),
+      withText(cell('answer_a'), cell('text_a')),
+      withText(cell('answer_b'), cell('text_b')),
+      inputs.join(' / ').replace(/\s+/g, ' '),
+    ];
+  };
+  const judged = columns.filter((name) => name === 'gold' || name === 'b_is');
+  const most = [NAME, ...judged.map(() => NAME), NAME, NAME, MOST_INPUT];
+  const names = [columns[0] ?? '', ...judged.map(named), a, b, 'input'];
+  return {
+    kind: 'table',
+    caption: 'The first rows that changed',
+    columns: names.map((name, i) => ({ name, most: most[i] ?? NAME })),
+    rows: rows.map((cells) => ({ cells: cellsOf(cells) })),
+  };
+}
+
+const named = (column: string): string => column.replace('_', ' ');
+
 function rowSection({ changed }: CompareReport, { columns, rows }: ChangedRows): Section {
   const title =
     rows.length < changed ? `The first ${count(rows.length)} rows that changed` : 'Rows that changed';
+  const inputs = columns.indexOf('text_b') + 1;
   const table: Block = {
     kind: 'rows',
     caption: title,
-    columns: columns.map((name) => ({ name: name.replace('_', ' '), isLong: name.startsWith('text') })),
+    columns: columns.map((name, i) =>
+      i >= inputs
+        ? { name, isLong: true, within: 'input', isNamed: columns.length > inputs + 1 }
+        : { name: named(name), isLong: name.startsWith('text'), isChoice: name === 'b_is' },
+    ),
     rows: rows.map((cells) => ({ cells, isToLookAt: true })),
   };
   return section('rows', title, [table], { in: ['html'] });

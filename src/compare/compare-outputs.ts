@@ -1,9 +1,6 @@
 import { existsSync } from 'node:fs';
 import { extname } from 'node:path';
 import { stringify } from 'csv-stringify/sync';
-import type { Share } from '../account/score.js';
-import type { StoredSummary } from '../account/summary.js';
-import { readJobFile } from '../config/job-file.js';
 import { UsageError } from '../core/errors.js';
 import { clipped, count, counted } from '../core/figures.js';
 import { valueText } from '../core/json.js';
@@ -11,14 +8,15 @@ import { escapeFormula } from '../output/formula.js';
 import { isMarked } from '../output/output-name.js';
 import { assertFree, type RequestedFile, writeRequestedFile } from '../output/requested-file.js';
 import { type FinishedOutput, openFinished } from '../resume/finished-output.js';
-import { outputFiles } from '../resume/output-files.js';
 import { ComparedOutput, onDisk, Spool } from './compared-output.js';
 import { type Agreement, Comparison, type PartAgreement, type Transitions } from './comparison.js';
+import { type Differences, differencesOf } from './differences.js';
 import { type Match, Matching } from './matching.js';
 import { SideFigures } from './side-figures.js';
+import { type Judge, judgeOf, type Verdict } from './verdict.js';
 
 /** `promptmill compare --json`. Shares are from 0 to 1. */
-export interface CompareReport {
+export interface CompareReport extends Differences {
   /** In both outputs. */
   readonly rows: number;
   /** Share of `rows` with the same answer. */
@@ -36,8 +34,10 @@ export interface CompareReport {
   readonly tokens: { readonly [side in 'a' | 'b']: SideFigures['tokens'] };
   readonly cost: { readonly [side in 'a' | 'b']: number | null };
   readonly latency_ms: { readonly [side in 'a' | 'b']: SideFigures['latency_ms'] };
-  /** On rows with gold, from the summaries; `null` if one has no gold. */
-  readonly accuracy: { readonly [side in 'a' | 'b']: Share } | null;
+  /** Which one is better; `null` without right answers. */
+  readonly verdict: Verdict | null;
+  /** The first ten rows that changed. */
+  readonly first_changed: ChangedRows;
   /** Rows neither failed nor skipped in either output. */
   readonly answered: Agreement;
   /** By property of JSON, or by label if there may be several; `null` for answers without parts. */
@@ -57,11 +57,15 @@ interface OutputFacts {
   readonly job: string | null;
   readonly emulated: boolean;
   readonly run: string | null;
+  /** Of its prices, where they say it. */
+  readonly currency?: string;
 }
 
 export interface CompareOptions {
   /** Input column that identifies rows. @default `input.id` of the jobs, else the row number */
   readonly by?: string | undefined;
+  /** Files and columns with right answers, as for `score`. @default `answer.gold` of the jobs */
+  readonly gold?: readonly string[] | undefined;
   /** CSV of the changed rows; replaces an existing file only with `overwrite`. @default none */
   readonly changed?: { readonly path: string; readonly overwrite?: boolean } | undefined;
   /** HTML page, and its renderer. @default none */
@@ -70,7 +74,7 @@ export interface CompareOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The first 1,000 changed rows. */
+/** Columns are those of `--output`: ids, right answer, answers, texts, and what the input says. */
 export interface ChangedRows {
   readonly columns: readonly string[];
   readonly rows: readonly (readonly string[])[];
@@ -81,6 +85,7 @@ export interface ComparePage {
   readonly path: string;
   /** @default false */
   readonly overwrite?: boolean;
+  /** @param changed the first 1,000 rows */
   readonly render: (report: CompareReport, changed: ChangedRows) => Promise<string>;
 }
 
@@ -91,24 +96,24 @@ export interface ComparePage {
 export async function compareOutputs(
   pathA: string,
   pathB: string,
-  { by, changed, page, signal }: CompareOptions = {},
+  { by, gold = [], changed, page, signal }: CompareOptions = {},
 ): Promise<CompareReport> {
   const foundA = await openFinished(pathA, 'warn');
   const foundB = await openFinished(pathB, 'warn');
-  const [summaryA, summaryB] = [foundA.summary, foundB.summary];
-  const read = [...filesOf(pathA, summaryA), ...filesOf(pathB, summaryB)];
+  const read = [...filesOf(foundA), ...filesOf(foundB)];
   const files = {
     changed: changed && { ...wanted('--output', '.csv', changed, read), like: [pathA, pathB] },
     page: page && { ...wanted('--html', '.html', page, read), like: [pathA, pathB] },
   };
   const spool = new Spool();
   try {
-    const a = await ComparedOutput.open(onDisk(pathA, summaryA));
-    const b = await ComparedOutput.open(onDisk(pathB, summaryB));
-    const column = by ?? keyOfBoth([a, summaryA], [b, summaryB]);
+    const a = await ComparedOutput.open(onDisk(pathA, foundA.summary));
+    const b = await ComparedOutput.open(onDisk(pathB, foundB.summary));
+    const column = by ?? keyOfBoth(a, b);
     const plainA = () => spool.plain(pathA, signal);
     const notes = [...notesOf(foundA, column), ...notesOf(foundB, column)];
-    const pass = new Pass([a, summaryA], [b, summaryB], column, notes, plainA, signal);
+    const judge = await judgeOf(a, b, gold);
+    const pass = new Pass(a, b, column, notes, judge, plainA, signal);
     const lines = pass.changedLines(files.changed !== undefined);
     if (files.changed === undefined) for await (const _ of lines);
     else await writeRequestedFile(files.changed, lines);
@@ -120,28 +125,29 @@ export async function compareOutputs(
   }
 }
 
-type WithSummary = readonly [ComparedOutput, StoredSummary | null];
-
 class Pass {
   readonly #comparison = new Comparison();
   readonly #matching: Matching;
   readonly #figuresA: SideFigures;
   readonly #figuresB: SideFigures;
   readonly #changed: (readonly string[])[] = [];
+  readonly #inputs: ReturnType<typeof inputCells>;
 
   constructor(
-    private readonly a: WithSummary,
-    private readonly b: WithSummary,
+    private readonly a: ComparedOutput,
+    private readonly b: ComparedOutput,
     private readonly by: string | null,
-    private readonly notes: readonly string[],
+    private readonly notes: string[],
+    private readonly judge: Judge | null,
     plainA: () => Promise<string>,
     signal: AbortSignal | undefined,
   ) {
-    this.#figuresA = new SideFigures(a[1]);
-    this.#figuresB = new SideFigures(b[1]);
+    this.#inputs = inputCells(a, b, by);
+    this.#figuresA = new SideFigures(a.summary);
+    this.#figuresB = new SideFigures(b.summary);
     this.#matching = new Matching(
-      a[0].side(by, this.#figuresA.over(a[0].records())),
-      b[0].side(by, this.#figuresB.over(b[0].records())),
+      a.side(by, this.#figuresA.over(a.records())),
+      b.side(by, this.#figuresB.over(b.records())),
       plainA,
       signal,
     );
@@ -149,10 +155,10 @@ class Pass {
 
   /** Compares; yields the changed rows as CSV. @param wanted false if nobody reads them */
   async *changedLines(wanted: boolean): AsyncGenerator<string> {
-    const [[a], [b]] = [this.a, this.b];
+    const { a, b } = this;
     const several = a.several ?? b.several ?? false;
     const [normalizeA, normalizeB] = [a.normalizer(several), b.normalizer(several)];
-    const idOf = this.by === null ? null : a.idBy(this.by);
+    const idOf = this.by === null ? null : a.cellOf(this.by);
     const rowOf = (match: Match): string[] => [
       ...(idOf === null ? [] : [idOf(match.a)]),
       ...[String(match.a.number), ...(idOf === null ? [] : [String(match.b.number)])],
@@ -162,14 +168,14 @@ class Pass {
       const text = matches.flatMap((match) => {
         const [before, after] = [normalizeA(match.a), normalizeB(match.b)];
         const isChanged = this.#comparison.add(before, after);
+        const judged = this.judge?.add(match) ?? null;
         const isListed = this.#changed.length < MOST_LISTED;
         if (!isChanged || !(wanted || isListed)) return [];
         const cells = [
           ...rowOf(match),
-          before.shown,
-          after.shown,
-          valueText(match.a.text),
-          valueText(match.b.text),
+          ...(this.judge === null ? [] : [judged?.gold ?? '', judged?.now ?? '']),
+          ...[before.shown, after.shown, valueText(match.a.text), valueText(match.b.text)],
+          ...this.#inputs.map(({ cell }) => cell(match)),
         ];
         if (isListed) this.#changed.push(cells.map((cell) => clipped(cell, MOST_CHARACTERS)));
         return wanted ? [line(cells)] : [];
@@ -177,10 +183,13 @@ class Pass {
       if (text.length > 0) yield text.join('');
     }
     if (this.#comparison.result().rows === 0) throw nothingInCommon(a, b, this.by);
+    this.notes.push(...(this.judge?.end() ?? []));
   }
 
   get #columns(): readonly string[] {
-    return [...(this.by === null ? ['row'] : ['id', 'row_a', 'row_b']), ...CHANGED];
+    const ids = this.by === null ? ['row'] : ['id', 'row_a', 'row_b'];
+    const own = [...ids, ...(this.judge === null ? [] : JUDGED), ...CHANGED];
+    return [...own, ...this.#inputs.map(({ name }) => (own.includes(name) ? `input_${name}` : name))];
   }
 
   get changed(): ChangedRows {
@@ -194,7 +203,6 @@ class Pass {
       a: of(figuresA),
       b: of(figuresB),
     });
-    const accuracy = both((figures) => figures.accuracy);
     return {
       ...{ rows, agreement, kappa, transitions, changed },
       only_in_a: this.#matching.onlyInA,
@@ -202,8 +210,10 @@ class Pass {
       tokens: both((figures) => figures.tokens),
       cost: both((figures) => figures.cost),
       latency_ms: both((figures) => figures.latency_ms),
-      accuracy: accuracy.a === null || accuracy.b === null ? null : { a: accuracy.a, b: accuracy.b },
+      verdict: this.judge?.verdict ?? null,
       ...{ answered, parts },
+      first_changed: { columns: this.#columns, rows: this.#changed.slice(0, MOST_FIRST) },
+      ...differencesOf(this.a.summary, this.b.summary),
       a: factsOf(this.a, figuresA),
       b: factsOf(this.b, figuresB),
       by: this.by,
@@ -212,16 +222,36 @@ class Pass {
   }
 }
 
+const JUDGED = ['gold', 'b_is'];
 const CHANGED = ['answer_a', 'answer_b', 'text_a', 'text_b'];
 /** Rows on a page, and characters of their cells. */
 const MOST_LISTED = 1000;
 const MOST_CHARACTERS = 1000;
+const MOST_FIRST = 10;
+/** Input columns beside a changed row. */
+const MOST_INPUTS = 3;
 
-const factsOf = ([{ name }, summary]: WithSummary, { rows }: SideFigures): OutputFacts => ({
+/** What tells people which row it is: columns of the prompt, the first it uses, else one with long texts. */
+function inputCells(a: ComparedOutput, b: ComparedOutput, by: string | null) {
+  const template = b.summary?.details.prompt ?? a.summary?.details.prompt ?? '';
+  const used = [...template.matchAll(/\{\{([^{}]+)\}\}/g)].map(([, name = '']) =>
+    name.replace(/^[#^&]/, '').trim(),
+  );
+  const known = [...new Set(used)].filter((name) => name !== by && (a.has(name) || b.has(name)));
+  const long = known.length > 0 ? null : (b.longColumn ?? a.longColumn);
+  return [...known, ...(long === null ? [] : [long])].slice(0, MOST_INPUTS).map((name) => {
+    const [side, output] = b.has(name) ? (['b', b] as const) : (['a', a] as const);
+    const read = output.cellOf(name);
+    return { name, cell: (match: Match): string => read(match[side]) };
+  });
+}
+
+const factsOf = ({ name, summary }: ComparedOutput, { rows }: SideFigures): OutputFacts => ({
   output: name,
   rows,
   job: summary?.job ?? null,
   run: summary?.run ?? null,
+  ...(summary?.currency !== undefined && { currency: summary.currency }),
   emulated: summary?.emulated ?? isMarked(name, 'emulated'),
 });
 
@@ -241,8 +271,9 @@ function notesOf({ files, summary, warning }: FinishedOutput, by: string | null)
  * The jobs' id column, else null (row numbers) if both have the same input.
  * @throws UsageError if neither fits
  */
-function keyOfBoth([a, summaryA]: WithSummary, [b, summaryB]: WithSummary): string | null {
-  const [idA, idB] = [idOfJob(summaryA), idOfJob(summaryB)];
+function keyOfBoth(a: ComparedOutput, b: ComparedOutput): string | null {
+  const [summaryA, summaryB] = [a.summary, b.summary];
+  const [idA, idB] = [a.readJob()?.reuse.id ?? null, b.readJob()?.reuse.id ?? null];
   const id = idA ?? idB;
   if (id !== null && (idB ?? id) === id && a.has(id) && b.has(id)) return id;
   if (summaryA === null || summaryB === null) return null;
@@ -258,20 +289,8 @@ function keyOfBoth([a, summaryA]: WithSummary, [b, summaryB]: WithSummary): stri
   );
 }
 
-/** `input.id` of the output's job; null if the job has none, or is gone. */
-function idOfJob(summary: StoredSummary | null): string | null {
-  if (summary?.job_file === undefined) return null;
-  try {
-    const job = readJobFile(summary.job_file, undefined, summary.job_set);
-    return job.name === summary.job ? job.reuse.id : null;
-  } catch (error) {
-    if (error instanceof UsageError) return null;
-    throw error;
-  }
-}
-
-const filesOf = (output: string, summary: StoredSummary | null): (string | undefined)[] => [
-  ...Object.values(outputFiles(output)),
+const filesOf = ({ files, summary }: FinishedOutput): (string | undefined)[] => [
+  ...Object.values(files),
   ...[summary?.input.path, summary?.job_file],
 ];
 

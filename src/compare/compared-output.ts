@@ -3,8 +3,11 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import * as z from 'zod';
 import type { StoredSummary } from '../account/summary.js';
+import { answerReader } from '../answer/answer.js';
+import { readJobFile } from '../config/job-file.js';
+import type { NamedJob } from '../config/job-schema.js';
+import { type AnswerSpec, answerSpecSchema } from '../core/answer-spec.js';
 import { errorText, PromptmillError, UsageError } from '../core/errors.js';
 import { count } from '../core/figures.js';
 import { isObject, parseJson, valueText } from '../core/json.js';
@@ -26,7 +29,12 @@ import { answerColumns, answerNormalizer, isResultName, type NormalizedAnswer } 
 export interface OutputToCompare extends Output {
   /** What its records depend on, by part, as in summary and manifest; empty if unknown. */
   readonly settings: Readonly<Record<string, string>>;
+  /** @default none, or not finished */
+  readonly summary?: StoredSummary | null;
 }
+
+/** Characters of a text that tells people which row it is. */
+const LONG = 40;
 
 /** What the first record and the settings tell of an output. */
 export class ComparedOutput {
@@ -36,41 +44,73 @@ export class ComparedOutput {
 
   private constructor(
     readonly output: OutputToCompare,
-    private readonly job: RecordedJob,
+    private job: RecordedJob,
     /** Columns of a CSV, members of JSONL; `null` if there is no record. */
     private readonly columns: readonly string[] | null,
     /** Input names in the first record of JSONL; `null` if its row was unreadable. */
     private readonly members: readonly string[] | null,
     /** A row may have several labels; `null` if unknown. */
     readonly several: boolean | null,
+    private readonly beginning: readonly OutputRecord[],
   ) {
     this.#isCsv = output.format.hasHeader;
-    this.#answers = answerColumns(columns ?? [], specOf(output.settings).schema?.properties);
+    const spec = specOf(output.settings);
+    const properties = spec?.kind === 'json' ? spec.schema['properties'] : undefined;
+    this.#answers = answerColumns(columns ?? [], isObject(properties) ? properties : {});
   }
 
   /** @throws UsageError when it is no output of a run */
   static async open(output: OutputToCompare): Promise<ComparedOutput> {
     const written = parseJson(output.settings['output'] ?? '');
     const isRaw = Array.isArray(written) && written.at(-1) === 'raw';
-    const first = await firstRecord(output);
+    const beginning = await firstRecords(output);
+    const [first = null] = beginning;
     const columns =
       first?.names().map((name) => (isRaw || !output.format.hasHeader ? name : unescapeFormula(name))) ??
       null;
     if (columns !== null && !columns.includes('status')) throw notOurs(output.name, 'has no column "status"');
-    const { multiple, kind } = specOf(output.settings);
+    const spec = specOf(output.settings);
     const input = first?.get('input');
-    const isList = Array.isArray(first?.get('answer')) && kind === undefined;
+    const isList = Array.isArray(first?.get('answer'));
+    const isSeveral = spec?.kind === 'labels' && spec.multiple === true;
     return new ComparedOutput(
       output,
       { ...ANY_JOB, formulas: isRaw ? 'raw' : 'protect' },
       columns,
       isObject(input) ? Object.keys(input) : null,
-      kind === undefined ? (isList ? true : null) : (multiple ?? false),
+      spec === null ? isList || null : isSeveral,
+      beginning,
     );
   }
 
   get name(): string {
     return this.output.name;
+  }
+
+  get summary(): StoredSummary | null {
+    return this.output.summary ?? null;
+  }
+
+  /** `null` if its file is gone, or another job has its name now. */
+  readJob(): NamedJob | null {
+    if (this.summary?.job_file === undefined) return null;
+    try {
+      const job = readJobFile(this.summary.job_file);
+      return job.name === this.summary.job ? job : null;
+    } catch (error) {
+      if (error instanceof UsageError) return null;
+      throw error;
+    }
+  }
+
+  /** As the run read its answers; `null` if unknown. */
+  get spec(): AnswerSpec | null {
+    return specOf(this.output.settings);
+  }
+
+  /** From now on its records have answers that can be judged. */
+  judgeBy({ spec, goldMap }: Pick<RecordedJob, 'spec' | 'goldMap'>): void {
+    this.job = { ...this.job, spec, answer: answerReader(spec), goldMap };
   }
 
   get inputColumns(): readonly string[] {
@@ -81,8 +121,17 @@ export class ComparedOutput {
     );
   }
 
-  /** Reads the id of a row from an input column. @throws UsageError when the records lack it */
-  idBy(column: string): (record: OutputRecord) => string {
+  /** The first input column with a long text. */
+  get longColumn(): string | null {
+    const isLong = (name: string): boolean => {
+      const cell = this.cellOf(name);
+      return this.beginning.some((record) => cell(record).length >= LONG);
+    };
+    return this.inputColumns.find(isLong) ?? null;
+  }
+
+  /** Reads an input column. @throws UsageError when the records lack it */
+  cellOf(column: string): (record: OutputRecord) => string {
     const edited = (record: OutputRecord, what: string) => notAsWritten(this.name, record.number, what);
     if (!this.#isCsv) {
       if (this.members?.includes(column) === false) throw this.#unknown(column);
@@ -126,7 +175,7 @@ export class ComparedOutput {
 
   /** @param by input column that identifies rows; `null`: their numbers */
   side(by: string | null, records: Side['records'] = this.records()): Side {
-    return { output: this.output, job: this.job, records, idOf: by === null ? null : this.idBy(by) };
+    return { output: this.output, job: this.job, records, idOf: by === null ? null : this.cellOf(by) };
   }
 
   #headerOf(column: string): string {
@@ -146,24 +195,19 @@ const OPTIONAL: ReadonlySet<string> = new Set(
   [...Object.values(ORIGINS), ANSWER_SOURCE, CONFIDENCE, ABSTAINED, LOGPROBS].map(({ name }) => name),
 );
 
-const spec = z.object({
-  kind: z.string(),
-  multiple: z.boolean().exactOptional(),
-  schema: z.object({ properties: z.record(z.string(), z.unknown()).exactOptional() }).exactOptional(),
-});
+/** `null` if the settings do not describe the answers. */
+const specOf = (settings: OutputToCompare['settings']): AnswerSpec | null =>
+  answerSpecSchema.safeParse(parseJson(settings['answer'] ?? '')).data ?? null;
 
-/** Empty if the settings do not describe the answers. */
-const specOf = (settings: Readonly<Record<string, string>>): Partial<z.output<typeof spec>> =>
-  spec.safeParse(parseJson(settings['answer'] ?? '')).data ?? {};
-
-async function firstRecord(output: OutputToCompare): Promise<OutputRecord | null> {
-  for await (const [record] of readOutput(output)) {
+async function firstRecords(output: OutputToCompare): Promise<readonly OutputRecord[]> {
+  for await (const records of readOutput(output)) {
+    const [record] = records;
     if (record === undefined) continue;
     if (read(() => record.names()) === undefined)
       throw notOurs(output.name, 'cannot be read: its first record is none');
-    return record;
+    return records;
   }
-  return null;
+  return [];
 }
 
 /** Undefined for an edited record that cannot be read. */
@@ -192,6 +236,7 @@ const notAsWritten = (name: string, row: number, what: string): UsageError =>
 export const onDisk = (path: string, summary: StoredSummary | null): OutputToCompare => ({
   ...outputAt(path),
   settings: summary?.details.settings ?? {},
+  summary,
 });
 
 /** Plain copies of packed outputs, for random access. */

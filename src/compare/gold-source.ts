@@ -46,8 +46,27 @@ export class BadCells {
   }
 }
 
+/**
+ * The first right answer that one of the sources has.
+ * @param named several `--gold`. @default the column of the job
+ * @returns `null` without any
+ */
+export async function goldSources(
+  named: readonly string[],
+  column: string | null,
+  parts: GoldParts,
+): Promise<GoldSource | null> {
+  const sources = await Promise.all(named.map((each) => goldSource(each, parts)));
+  if (named.length === 0 && column !== null) sources.push(columnSource(column, 'answer.gold names', parts));
+  if (sources.length === 0) return null;
+  return {
+    goldOf: (record) => sources.map((source) => source.goldOf(record)).find((gold) => gold !== null) ?? null,
+    end: () => sources.flatMap((source) => source.end()),
+  };
+}
+
 /** @param named `--gold`: a file, a file and its column (`gold.csv:truth`), or a column of the output */
-export async function goldSource(named: string, parts: GoldParts): Promise<GoldSource> {
+async function goldSource(named: string, parts: GoldParts): Promise<GoldSource> {
   const file = fileIn(named);
   return file === null
     ? columnSource(named, '--gold names', parts)
@@ -63,7 +82,7 @@ function fileIn(named: string): string | null {
 }
 
 /** A column of the output, from the input or added since. */
-export function columnSource(column: string, user: string, { output, bad }: GoldParts): GoldSource {
+function columnSource(column: string, user: string, { output, bad }: GoldParts): GoldSource {
   return {
     goldOf(record) {
       const gold = record.gold(column);

@@ -7,7 +7,7 @@ import { type RecordSettings, recordOptions } from '../config/settings.js';
 import { UsageError } from '../core/errors.js';
 import { valueText } from '../core/json.js';
 import { type OutputRecord, outputAt, type RecordedJob, readOutput } from '../output/reader.js';
-import { BadCells, columnSource, type GoldParts, goldSource } from './gold-source.js';
+import { BadCells, type GoldParts, goldSources } from './gold-source.js';
 
 /** `promptmill score --json`. */
 export interface ScoreReport {
@@ -53,13 +53,8 @@ export async function scoreOutput(
   const recorded = recordOptions(job);
   const bad = new BadCells();
   const parts: GoldParts = { output, spec: answer, id: job.reuse.id, bad };
-  const sources =
-    named.length > 0
-      ? await Promise.all(named.map((each) => goldSource(each, parts)))
-      : gold === null
-        ? []
-        : [columnSource(gold, 'answer.gold names', parts)];
-  if (sources.length === 0) throw noGold(job.file);
+  const source = await goldSources(named, gold, parts);
+  if (source === null) throw noGold(job.file);
   const asked = gold !== null && named.length === 0 ? [gold] : named;
 
   const counter = new GoldCounter(undefined);
@@ -79,8 +74,7 @@ export async function scoreOutput(
       const { status } = record;
       if (status === null) throw edited(output, record);
       if (record.isUnreadable) continue;
-      const golds = sources.map((source) => source.goldOf(record));
-      const right = golds.find((each) => each !== null) ?? null;
+      const right = source.goldOf(record);
       if (right === null) continue;
       const read = status === 'completed' ? record.answer(right) : null;
       const said = read && record.said(read);
@@ -90,7 +84,7 @@ export async function scoreOutput(
     }
   }
   bad.end();
-  const strange = sources.flatMap((source) => source.end());
+  const strange = source.end();
   if (counter.all === 0) throw noRow(output, asked);
   return {
     output,
@@ -140,7 +134,7 @@ const noGold = (job: string): UsageError =>
     'Name a column of the output, or a file: --gold FILE|COLUMN.',
   );
 
-const noRow = (output: string, gold: readonly string[]): UsageError =>
+export const noRow = (output: string, gold: readonly string[]): UsageError =>
   new UsageError(
     'no_gold',
     `no record of ${output} has a right answer in ${gold.join(', ')}`,

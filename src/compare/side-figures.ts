@@ -1,5 +1,4 @@
 import { type Latency, percentiles, withLatencies } from '../account/latency.js';
-import type { Share } from '../account/score.js';
 import type { StoredSummary } from '../account/summary.js';
 import { isObject } from '../core/json.js';
 import type { Json } from '../core/model.js';
@@ -38,11 +37,6 @@ export class SideFigures {
 
   get latency_ms(): StoredSummary['latency_ms'] {
     return this.summary?.latency_ms ?? percentiles(this.#latency);
-  }
-
-  /** On rows with gold; `null` without gold or summary. */
-  get accuracy(): Share | null {
-    return this.summary?.scores?.accuracy ?? null;
   }
 
   #add(batch: readonly OutputRecord[]): void {

@@ -1,9 +1,10 @@
 import type { StoredSummary } from '../account/summary.js';
-import { cost, count, counted, duration, percent } from '../core/figures.js';
+import { cost, count, counted, duration, share } from '../core/figures.js';
 import { type Document, facts, section, type Table, text } from '../render/document.js';
 import { REHEARSAL } from '../render/run-words.js';
-import { shareText } from './compare-document.js';
+import { firstRows, interval } from './compare-document.js';
 import type { CompareReport } from './compare-outputs.js';
+import { verdictText } from './verdict-text.js';
 
 /** `promptmill try --json`. The first variant is the job as it is. */
 export interface TryReport {
@@ -12,7 +13,7 @@ export interface TryReport {
   readonly paid: Paid;
 }
 
-export interface TriedVariant extends Pick<StoredSummary, 'output' | 'emulated' | 'cost'> {
+export interface TriedVariant extends Pick<StoredSummary, 'output' | 'emulated' | 'cost' | 'currency'> {
   readonly name: string;
   readonly rows: number;
   /** `null` without gold. */
@@ -23,7 +24,14 @@ export interface TriedVariant extends Pick<StoredSummary, 'output' | 'emulated' 
   readonly tokens: number;
   readonly p50_ms: number | null;
   /** `null` for the first. */
-  readonly against_first: Pick<CompareReport, 'agreement' | 'changed'> | null;
+  readonly against_first: AgainstFirst | null;
+}
+
+export interface AgainstFirst extends Pick<CompareReport, 'agreement' | 'changed'> {
+  /** Rows that only this variant has right, and rows that only the first has right; `null` without gold. */
+  readonly better: number | null;
+  readonly worse: number | null;
+  readonly p: number | null;
 }
 
 export interface Paid {
@@ -33,31 +41,40 @@ export interface Paid {
   readonly cost: number | null;
 }
 
-/** @param changes the first rows whose answers differ, of the only variant beside the job's; else none */
+/** @param reports of the variants beside the first, in their order */
 export function tryDocument(
   { variants, paid }: TryReport,
-  changes: Pick<Table, 'columns' | 'rows'> | null,
+  reports: readonly CompareReport[],
   files: readonly (readonly [name: string, path: string])[],
 ): Document {
-  const [first, ...others] = variants;
-  const rows = counted(first?.rows ?? 0, 'row');
-  const money = paid.cost === null ? '' : `, cost ${cost(paid.cost)}`;
-  const title = `${counted(others.length, 'variant')} of ${first?.name ?? ''} on ${rows}`;
+  const [first, second] = variants;
+  const title = `The job and ${counted(reports.length, 'variant')} on the same ${counted(first?.rows ?? 0, 'row')}`;
+  const money = paid.cost === null ? '' : `, cost ${cost(paid.cost, first?.currency)}`;
+  const [only] = reports.length === 1 ? reports : [];
   return {
     title,
     lead: [
-      { in: ['terminal'], blocks: [text(title, { style: 'strong' })] },
-      ...(first?.emulated ? [{ blocks: [text(REHEARSAL.trim(), { style: 'muted' })] }] : []),
-      ...others.map((variant) => ({ tone: 'good' as const, blocks: [text(saysOf(variant))] })),
+      {
+        in: ['terminal'],
+        blocks: [text(`${title}${first?.emulated ? REHEARSAL : ''}`, { style: 'strong' })],
+      },
+      { in: ['html'], blocks: [text(first?.emulated ? REHEARSAL.trim() : '', { style: 'muted' })] },
+      ...reports.map((report, i) => ({
+        tone:
+          report.verdict !== null && report.verdict.says !== 'even' ? ('good' as const) : ('warn' as const),
+        blocks: [text(saysOf(report, variants[i + 1]?.name ?? ''))],
+      })),
     ],
     sections: [
       section('variants', 'Variants', [
         variantTable(variants),
         text(`paid now: ${counted(paid.calls, 'call')}, ${count(paid.tokens)} tokens${money}`),
       ]),
-      section('changes', 'The first rows that changed', [
-        { kind: 'table', caption: 'The first rows that changed', columns: [], rows: [], ...changes },
-      ]),
+      section(
+        'changes',
+        'The first rows that changed',
+        only === undefined ? [] : [firstRows(only, first?.name, second?.name)],
+      ),
       section('files', 'Files', [facts(files)], { in: ['terminal'] }),
     ],
     rest: 'in --json',
@@ -66,19 +83,30 @@ export function tryDocument(
   };
 }
 
+/** Which is better, as far as right answers say so; else how many answers are the same. */
+function saysOf({ verdict, rows, changed, agreement }: CompareReport, name: string): string {
+  if (verdict !== null) return verdictText(verdict, 'the job', name);
+  const same = agreement === null ? '' : ` (${share(agreement)})`;
+  return `${name} answers ${count(rows - changed)} of ${counted(rows, 'row')} as the job does${same}, and ${count(changed)} in another way`;
+}
+
 function variantTable(variants: readonly TriedVariant[]): Table {
   const columns = [
     { name: 'variant' },
-    ...['accuracy', 'F1', 'invalid', 'tokens', 'cost', 'time p50'].map((name) => ({ name, isNumber: true })),
+    ...['accuracy', '95 % interval', 'F1', 'invalid', 'tokens', 'cost', 'time p50'].map((name) => ({
+      name,
+      isNumber: true,
+    })),
   ];
-  const rows = variants.map(({ name, accuracy, f1, invalid, tokens, cost: money, p50_ms }) => ({
+  const rows = variants.map(({ name, accuracy, f1, invalid, tokens, cost: money, currency, p50_ms }) => ({
     cells: [
       name,
-      accuracy === null ? '' : shareText(accuracy),
+      accuracy === null ? '' : share(accuracy.value),
+      accuracy === null ? '' : interval(accuracy),
       f1 === null ? '' : f1.toFixed(3),
       count(invalid),
       count(tokens),
-      money === null ? '' : cost(money),
+      money === null ? '' : cost(money, currency),
       p50_ms === null ? '' : duration(p50_ms / 1000),
     ],
   }));
@@ -89,11 +117,4 @@ function variantTable(variants: readonly TriedVariant[]): Table {
     columns: columns.filter((_, i) => isUsed[i]),
     rows: rows.map(({ cells }) => ({ cells: cells.filter((_, i) => isUsed[i]) })),
   };
-}
-
-function saysOf({ name, rows, against_first }: TriedVariant): string {
-  if (against_first === null) return '';
-  const { agreement, changed } = against_first;
-  const share = agreement === null ? '' : ` (${percent(agreement, 1)})`;
-  return `${name}: ${count(rows - changed)} of ${counted(rows, 'row')} have the job's answer${share}, ${count(changed)} changed`;
 }

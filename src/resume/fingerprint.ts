@@ -70,14 +70,18 @@ export const changedParts = (
 ): string[] =>
   [...new Set([...Object.keys(before), ...Object.keys(now)])].filter((name) => before[name] !== now[name]);
 
-export function changes(
+/** Values as JSON; both empty if they differ behind what is kept of them. */
+type Change = readonly [name: string, was: string, is: string];
+
+/** Where values have fields, field by field; of a text, the first line that differs. */
+export const changedValues = (
   before: Readonly<Record<string, string>>,
   now: Readonly<Record<string, string>>,
-): string[] {
-  return changedParts(before, now).flatMap((name) =>
-    differences(name, before[name] ?? 'none', now[name] ?? 'none'),
-  );
-}
+): Change[] =>
+  changedParts(before, now).flatMap((name) => differences(name, before[name] ?? 'none', now[name] ?? 'none'));
+
+export const changes = (...both: Parameters<typeof changedValues>): string[] =>
+  changedValues(...both).map(saidOf);
 
 /** What the records of a run depend on. */
 interface Parts {
@@ -125,7 +129,7 @@ const changesOf = (before: Parts, now: Parts): string[] =>
     name === 'input'
       ? pair('the content of the input', digestOf(before.fingerprint[name]), digestOf(now.fingerprint[name]))
       : // An unused part has no value.
-        differences(name, before.values[name] ?? 'none', now.values[name] ?? 'none'),
+        differences(name, before.values[name] ?? 'none', now.values[name] ?? 'none').map(saidOf),
   );
 
 /** Enough of a SHA-256 to compare by eye. */
@@ -133,24 +137,26 @@ const digestOf = (sha256 = 'none'): string => `SHA-256 ${sha256.slice(0, 12)}`;
 
 const pair = (name: string, was: string, is: string): string => `${name} (${was} then, ${is} now)`;
 
+const saidOf = ([name, was, is]: Change): string => (was + is === '' ? name : pair(name, was, is));
+
 const short = (text: string): string => (text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text);
 
-function differences(name: string, was: string, is: string): string[] {
+function differences(name: string, was: string, is: string): Change[] {
   const [a, b] = [parsed(was), parsed(is)];
   if (isFields(a) && isFields(b)) {
     const fields = [...new Set([...Object.keys(a), ...Object.keys(b)])];
     return fields
       .filter((field) => textOf(a[field]) !== textOf(b[field]))
-      .map((field) => pair(`${name}.${field}`, shown(a[field]), shown(b[field])));
+      .map((field) => [`${name}.${field}`, shown(a[field]), shown(b[field])]);
   }
-  if (typeof a !== 'string' || typeof b !== 'string') return [pair(name, short(was), short(is))];
+  if (typeof a !== 'string' || typeof b !== 'string') return [[name, short(was), short(is)]];
   const [then, now] = [a.split('\n'), b.split('\n')];
   const line = then.findIndex((text, i) => text !== now[i]);
   const at = line === -1 ? then.length : line;
   if (then[at] === undefined && now[at] === undefined)
-    return [`${name} (behind its first ${KEPT} characters)`];
+    return [[`${name} (behind its first ${KEPT} characters)`, '', '']];
   const where = then.length + now.length > 2 ? `${name}, line ${at + 1}` : name;
-  return [pair(where, shown(then[at]), shown(now[at]))];
+  return [[where, shown(then[at]), shown(now[at])]];
 }
 
 const shown = (value: unknown): string => (value === undefined ? 'none' : short(textOf(value)));

@@ -4,11 +4,13 @@ import { parse } from 'csv-parse/sync';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { compareDocument } from '../../src/compare/compare-document.js';
 import { type ComparePage, compareOutputs } from '../../src/compare/compare-outputs.js';
+import { textDifference } from '../../src/compare/differences.js';
 import { Matching } from '../../src/compare/matching.js';
 import type { AnswerSpec } from '../../src/core/answer-spec.js';
 import { outputFormatOf } from '../../src/output/format.js';
 import { type OutputRecord, readOutput } from '../../src/output/reader.js';
 import { renderHtml } from '../../src/render/html.js';
+import { renderTerminal } from '../../src/render/terminal.js';
 import { outputFiles } from '../../src/resume/output-files.js';
 import { Outputs } from './outputs.js';
 
@@ -86,8 +88,11 @@ describe('compare', () => {
     expect(changed).toBe(4);
     expect(written).toContain('&lt;img src=x onerror=alert(1)&gt;&lt;/script&gt;');
     expect(written).not.toContain('<img');
-    expect(written).toContain('2 of 6 rows have the same answer');
-    expect(written).toContain('of the 4 rows not failed or skipped in either, 25.0 % have the same answer');
+    expect(written).toContain('4 rows were answered in both; 25.0 % of those agree');
+    expect(written).toContain(
+      '6 in both, matched by row number; 2 failed or skipped in one of them, or in both',
+    );
+    expect(written).toContain('--gold FILE|COLUMN');
     // What a row is called where a phone shows no heads.
     expect(written.split('data-label="row"')).toHaveLength(changed + 1);
     expect(written.split('data-label="answer b"')).toHaveLength(changed + 1);
@@ -163,7 +168,7 @@ describe('compare', () => {
       files.write('b.jsonl', AFTER, { summary: false }),
     );
     expect(report).toMatchObject({
-      ...{ rows: 6, changed: 3, cost: { a: null, b: null }, accuracy: null },
+      ...{ rows: 6, changed: 3, cost: { a: null, b: null }, verdict: null },
       tokens: { a: { prompt_tokens: 20 }, b: { prompt_tokens: 20 } },
       latency_ms: { a: { p50: 20 }, b: { max: 20 } },
       a: { job: null, run: null },
@@ -339,6 +344,127 @@ describe('compare', () => {
     const same = files.write('c.csv', BEFORE);
     await compareOutputs(same, same, { changed: { ...changed, overwrite: true } });
     expect(readFileSync(changed.path, 'utf8')).toBe('row,answer_a,answer_b,text_a,text_b\n');
+  });
+});
+
+describe('compare with right answers', () => {
+  const job = (gold: string): string => {
+    const path = files.path('reviews.yaml');
+    writeFileSync(
+      path,
+      `name: reviews\nservice: { deployment: lm-35-turbo-instruct, api_version: 2023-09-15-preview }\ninput: { path: in.csv }\nprompt: "{{ note }}"\n` +
+        `answer: { labels: [good, bad, fair], gold: ${gold} }\n`,
+    );
+    return path;
+  };
+  const STARS: Readonly<Record<string, string>> = { r1: '5', r2: '3', r3: '1', r4: '4', r5: '2', r6: '' };
+  const fields = (id: string) => ({ note: `what ${id} says`, stars: STARS[id] ?? '' });
+  const MAP = '{ column: stars, map: { good: [4, 5], fair: 3, bad: [1, 2] } }';
+
+  it.each(MIXED)('says which one is better, from %s to %s', async (nameA, nameB) => {
+    const summary = { job_file: job(MAP) };
+    const a = files.write(nameA, BEFORE, { fields, summary });
+    const b = files.write(nameB, AFTER, { fields, summary });
+    const changed = { path: files.path('changed.csv') };
+    const { verdict } = await compareOutputs(a, b, { changed });
+    // Of r1 to r4 a has r1 right, and b all but r3. r5 has no answer, r6 no gold.
+    expect(verdict).toMatchObject({
+      ...{ rows: 4, better: 2, worse: 0, p: 0.5, says: 'even', unanswered: 1, invalid_a: 1, invalid_b: 0 },
+      ...{ accuracy_a: { value: 0.25 }, accuracy_b: { value: 0.75 }, macro_f1_a: (2 / 3 + 0 + 0) / 3 },
+    });
+    expect(parse(readFileSync(changed.path), { columns: true })).toMatchObject([
+      { row: '2', gold: 'fair', b_is: 'better', answer_a: 'bad', answer_b: 'fair' },
+      { row: '4', gold: 'good', b_is: 'better', answer_a: '(invalid)', text_a: 'who knows' },
+      { row: '5', gold: 'bad', b_is: '', answer_b: '(filtered)' },
+    ]);
+  });
+
+  it('knows a better and a worse one by enough rows', async () => {
+    const rows = (wrong: number): Rows =>
+      Array.from({ length: 40 }, (_, i) => [`x${i}`, i < wrong ? 'bad' : 'good']);
+    const summary = { job_file: job('truth') };
+    const how = { summary, fields: () => ({ truth: 'Good' }) };
+    const [a, b] = [files.write('a.csv', rows(12), how), files.write('b.csv', rows(2), how)];
+    expect((await compareOutputs(a, b)).verdict).toMatchObject({
+      says: 'b',
+      better: 10,
+      worse: 0,
+      needed: null,
+    });
+    expect((await compareOutputs(b, a)).verdict).toMatchObject({ says: 'a', better: 0, worse: 10 });
+    const shown = renderTerminal(compareDocument(await compareOutputs(a, b), null), {
+      width: 100,
+      color: false,
+    });
+    expect(shown).toContain('right on 10 rows that a has wrong');
+    expect(shown).toMatch(/accuracy +70.0 % +95.0 % +\+25.0 points/);
+  });
+
+  it('takes them from a file or another column, and refuses what holds none', async () => {
+    const how = { fields, summary: { job_file: job('stars') } };
+    const [a, b] = [files.write('a.csv', BEFORE, how), files.write('b.jsonl', AFTER, how)];
+    // Stars are no labels: what the job says of its gold may be newer than the outputs.
+    expect((await compareOutputs(a, b)).verdict).toBeNull();
+    await expect(compareOutputs(a, b, { gold: ['stars'] })).rejects.toMatchObject({ code: 'gold_invalid' });
+    writeFileSync(files.path('gold.csv'), 'id,truth\nr1,good\nr2,fair\n');
+    const gold = [`${files.path('gold.csv')}:truth`];
+    expect((await compareOutputs(a, b, { gold })).verdict).toMatchObject({ rows: 2, better: 1 });
+    const none = compareOutputs(b, a, { gold: ['nothing'] });
+    await expect(none).rejects.toMatchObject({ code: 'gold_column_missing' });
+    writeFileSync(files.path('gold.csv'), 'row,truth\n9,good\n');
+    const changed = { path: files.path('none.csv') };
+    await expect(compareOutputs(a, b, { gold, changed })).rejects.toMatchObject({
+      code: 'gold_matches_nothing',
+    });
+    expect(existsSync(changed.path)).toBe(false);
+    const text = { ...how, answer: { kind: 'text' } as const };
+    const [c, d] = [files.write('c.csv', BEFORE, text), files.write('d.csv', AFTER, text)];
+    expect((await compareOutputs(c, d)).verdict).toBeNull();
+    await expect(compareOutputs(c, d, { gold: ['stars'] })).rejects.toMatchObject({ code: 'no_answer' });
+  });
+
+  it('shows what the input says beside a changed row', async () => {
+    const told = (id: string) => ({ note: id, review: `${id}: ${'long '.repeat(20)}`, answer: 'its own' });
+    const [a, b] = [
+      files.write('a.csv', BEFORE, { fields: told }),
+      files.write('b.csv', AFTER, { fields: told }),
+    ];
+    // Without a known prompt: the first column with long texts.
+    const { first_changed } = await compareOutputs(a, b);
+    expect(first_changed.columns).toEqual(['row', 'answer_a', 'answer_b', 'text_a', 'text_b', 'review']);
+    expect(first_changed.rows[0]?.at(-1)).toMatch(/^r2: long/);
+  });
+});
+
+describe('the difference of two prompts', () => {
+  it('has the lines of both in order, and few that are equal', () => {
+    const a = 'One\nTwo\nThree\nFour\nFive\nSix';
+    expect(textDifference(a, 'One\nTwo\nThree\nFour!\nFive\nSix')).toEqual([
+      '…',
+      '  Three',
+      '- Four',
+      '+ Four!',
+      '  Five',
+      '…',
+    ]);
+    expect(textDifference('x', 'x\ny')).toEqual(['  x', '+ y']);
+    expect(textDifference('a\nb\nc', 'c')).toEqual(['- a', '- b', '  c']);
+  });
+
+  it('takes long lines apart into sentences', () => {
+    const rule = 'Answer with one word, whatever the review says and whoever has written it.';
+    expect(textDifference(`Classify this. ${rule} Be kind.`, `Classify this. ${rule} Be strict.`)).toEqual([
+      '…',
+      `  ${rule}`,
+      '- Be kind.',
+      '+ Be strict.',
+    ]);
+  });
+
+  it('shows both where they have too many lines to compare', () => {
+    const many = (of: string) => Array.from({ length: 2_001 }, (_, i) => `${of}${i}`).join('\n');
+    const lines = textDifference(many('a'), many('b'));
+    expect([lines[0], lines[2_000], lines[2_001], lines.length]).toEqual(['- a0', '- a2000', '+ b0', 4_002]);
   });
 });
 

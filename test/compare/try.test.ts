@@ -22,8 +22,10 @@ it('try compares a prompt with that of the job on the same rows, and calls no ro
     place.work.call(['try', job, '--prompt', 'b.txt', '--rows', '5', ...flags], env);
   const first = await tried();
   expect(first.code, first.stderr).toBe(0);
-  expect(first.stderr).toContain("b.txt: 3 of 5 rows have the job's answer (60.0 %), 2 changed");
-  expect(first.stderr).toContain('row  job  b.txt\n1    yes  no\n2    yes  (invalid) never\n');
+  expect(first.stderr).toContain('b.txt answers 3 of 5 rows as the job does (60.0 %), and 2 in another way');
+  expect(first.stderr).toMatch(
+    /row {2}job {2}b\.txt {12}input\n1 {4}yes {2}no {15}1\n2 {4}yes {2}\(invalid\) never {2}2\n/,
+  );
   expect(place.service.calls('other 5')).toBe(1);
   const [changed = '', output = ''] = readdirSync(place.work.path('out')).filter((name) =>
     /^try\.try-b-[0-9a-f]{6}(-changed)?\.csv$/.test(name),
@@ -59,6 +61,56 @@ const TALK = {
   prompt: undefined,
   messages: [{ role: 'user', content: 'row {{ id }}' }],
 };
+
+it('try calls for each variant what no other one has asked, and compares what their answers cost', async () => {
+  const ids = Array.from({ length: 100 }, (_, i) => i + 1);
+  place.work.write(
+    'rows.csv',
+    `id,truth\n${ids.map((id) => `${id},${id % 3 === 0 ? 'no' : 'yes'}\n`).join('')}`,
+  );
+  place.work.write('b.txt', 'other {{ id }}');
+  place.script = ({ prompt }) => {
+    const [kind, id] = prompt.split(' ');
+    return { json: completionBody({ text: kind === 'other' && Number(id) % 3 === 0 ? 'no' : 'yes' }) };
+  };
+  const prices = { prompt: 1, completion: 2 };
+  const job = place.work.job({ ...JOB, answer: { ...JOB.answer, gold: 'truth' }, prices });
+  const env = { PROMPTMILL_BASE_URL: place.service.url };
+  const call = async (...args: string[]) => {
+    const { code, stderr, stdout } = await place.work.call(args, env);
+    expect(code, stderr).toBe(0);
+    const asked = place.service.requests.map(({ body }) => JSON.stringify(body));
+    expect(new Set(asked).size, 'different requests').toBe(asked.length);
+    return { stderr, ...(stdout === '' ? {} : JSON.parse(stdout)) };
+  };
+  await call('run', job, '--sample', '60');
+  expect(place.service.calls()).toBe(60);
+  const labels = 'answer.labels=[yes, no, perhaps]';
+  const variants = ['--prompt', 'b.txt', '--set', labels, '--set', 'parameters.top_p=0.5'];
+  const first = await call('try', job, '--rows', '60', ...variants, '--json');
+  expect(place.service.calls()).toBe(180);
+  expect(first.paid).toEqual({ calls: 120, tokens: 120 * 12, cost: 120 * 0.014 });
+  const [asItIs, b, more, cool] = first.variants;
+  for (const one of [asItIs, b, more, cool]) expect(one).toMatchObject({ rows: 60, tokens: 720, cost: 0.84 });
+  const wrong = Math.round(60 * (1 - asItIs.accuracy.value));
+  expect(b).toMatchObject({ accuracy: { value: 1 }, f1: 1, against_first: { better: wrong, worse: 0 } });
+  expect(b.against_first.p).toBeCloseTo(2 ** (1 - wrong));
+  for (const one of [more, cool])
+    expect(one.against_first).toMatchObject({ changed: 0, better: 0, worse: 0, p: 1 });
+
+  // Another variant, other rows, and the first again.
+  await call('try', job, '--rows', '60', '--set', 'parameters.top_p=0.7', '--json');
+  expect(place.service.calls()).toBe(240);
+  const wider = await call('try', job, '--rows', '80', ...variants, '--json');
+  expect(wider.variants.map(({ rows, tokens }: { rows: number; tokens: number }) => [rows, tokens])).toEqual(
+    Array(4).fill([80, 960]),
+  );
+  const { stderr } = await call('try', job, '--rows', '80', ...variants);
+  expect(stderr).toContain('paid now: 0 calls, 0 tokens, cost 0.00');
+  expect(stderr).toContain(
+    `b.txt is right on ${Math.round(80 * (1 - wider.variants[0].accuracy.value))} rows that the job has wrong`,
+  );
+});
 
 it('try is refused before anything is sent, by the name of the variant that is no valid job', async () => {
   place.work.rows(9);

@@ -104,8 +104,8 @@ describeInChromium('every page', () => {
       tokens: both(usage),
       cost: both(1_234.567_891),
       latency_ms: both({ p50: 1_310, p90: 3_105, p95: 3_205, p99: 13_105, max: 61_000 }),
-      accuracy: both({ value: 0.912, low: 0.892, high: 0.928 }),
       answered: { rows: 19_000, changed: 1_800, agreement: 0.905, kappa: 0.86 },
+      ...{ verdict: null, first_changed: { columns: [], rows: [] }, prompt_changes: [], setting_changes: [] },
       ...{ parts: null, by: null, notes: [], a: facts('out/monday.csv'), b: facts('out/tuesday.csv') },
     };
     const rows = [['17', 'positive', 'negative', 'It works, mostly.', 'It does not.']];

@@ -1,0 +1,155 @@
+import { GoldCounter } from '../account/gold-tally.js';
+import type { Share } from '../account/score.js';
+import { type Scores, scoresOf } from '../account/scores.js';
+import { type Gold, saysRight } from '../answer/gold.js';
+import { labelsCell } from '../answer/label-answer.js';
+import { UsageError } from '../core/errors.js';
+import { valueText } from '../core/json.js';
+import type { Answer } from '../core/model.js';
+import type { OutputRecord } from '../output/reader.js';
+import type { ComparedOutput } from './compared-output.js';
+import { BadCells, goldSources } from './gold-source.js';
+import type { Match } from './matching.js';
+import { type Paired, paired } from './paired.js';
+import { noRow } from './score-output.js';
+import { sayingOf } from './verdict-text.js';
+
+/** On the rows with a right answer that both have answered. Shares are from 0 to 1. */
+export interface Verdict extends Paired {
+  readonly accuracy_a: Share | null;
+  readonly accuracy_b: Share | null;
+  /** `null` without labels. */
+  readonly macro_f1_a: number | null;
+  readonly macro_f1_b: number | null;
+  /** Answers that cannot be used; each counts as wrong. */
+  readonly invalid_a: number;
+  readonly invalid_b: number;
+  /** Rows with a right answer that one of them has filtered, failed or skipped: they do not count. */
+  readonly unanswered: number;
+  readonly says: 'a' | 'b' | 'even';
+}
+
+/** The right answer of a row, and what it makes of the answer in `b`. */
+interface Judged {
+  readonly gold: string;
+  /** Empty if the row is not answered in both. */
+  readonly now: '' | 'better' | 'worse' | 'right too' | 'wrong too';
+}
+
+/** Judges the rows of two outputs by their right answers. */
+export class Judge {
+  readonly #a = new GoldCounter(undefined);
+  readonly #b = new GoldCounter(undefined);
+  #better = 0;
+  #worse = 0;
+  #unanswered = 0;
+
+  /** @param goldOf the right answer of a row, `null` if unknown */
+  constructor(
+    private readonly goldOf: (match: Match) => Gold | null,
+    private readonly atEnd: (verdict: Verdict | null) => readonly string[],
+  ) {}
+
+  /** @returns `null` for a row without gold */
+  add(match: Match): Judged | null {
+    const gold = this.goldOf(match);
+    if (gold === null) return null;
+    const { a, b } = match;
+    const [before, after] = [answerOf(a, gold), answerOf(b, gold)];
+    if (before === null || after === null) {
+      this.#unanswered += 1;
+      return { gold: goldText(gold), now: '' };
+    }
+    this.#a.add(gold, before);
+    this.#b.add(gold, after);
+    const [was, is] = [isRight(gold, before), isRight(gold, after)];
+    if (is && !was) this.#better += 1;
+    if (was && !is) this.#worse += 1;
+    const now = is ? (was ? 'right too' : 'better') : was ? 'worse' : 'wrong too';
+    return { gold: goldText(gold), now };
+  }
+
+  /** Notes, once all rows were added. @throws UsageError when the right answers that are named are none */
+  end(): readonly string[] {
+    return this.atEnd(this.verdict);
+  }
+
+  /** `null` if no row has gold. */
+  get verdict(): Verdict | null {
+    const [a, b] = [scoresAt(this.#a), scoresAt(this.#b)];
+    if (a.rows + this.#unanswered === 0) return null;
+    const test = paired(a.rows, this.#better, this.#worse);
+    return {
+      ...{ accuracy_a: a.accuracy, accuracy_b: b.accuracy, macro_f1_a: a.macro_f1, macro_f1_b: b.macro_f1 },
+      ...{ invalid_a: invalidOf(a), invalid_b: invalidOf(b), unanswered: this.#unanswered },
+      ...{ ...test, says: sayingOf(test) },
+    };
+  }
+}
+
+/**
+ * @param named `--gold`. @default the column that `answer.gold` of a job names
+ * @returns `null` without right answers
+ * @throws UsageError when they are named, and are none
+ */
+export async function judgeOf(
+  a: ComparedOutput,
+  b: ComparedOutput,
+  named: readonly string[],
+): Promise<Judge | null> {
+  const [jobA, jobB] = [a.readJob(), b.readJob()];
+  const job = [jobB, jobA].find((each) => each !== null && each.gold !== null) ?? null;
+  const [column = job?.gold ?? null] = named;
+  if (column === null) return null;
+  const [output, side] = b.has(column) || !a.has(column) ? ([b, 'b'] as const) : ([a, 'a'] as const);
+  const isAsked = named.length > 0;
+  if (!isAsked && !output.has(column)) return null;
+  const [specA, specB] = [a.spec ?? jobA?.answer, b.spec ?? jobB?.answer];
+  const spec = specB ?? specA;
+  if (spec === undefined || spec.kind === 'text') {
+    if (isAsked) throw noAnswers(b.name);
+    return null;
+  }
+  const goldMap = job?.gold && job.goldMap ? { column: job.gold, map: job.goldMap } : undefined;
+  a.judgeBy({ spec: specA ?? spec, goldMap });
+  b.judgeBy({ spec, goldMap });
+  const [id, bad] = [jobB?.reuse.id ?? jobA?.reuse.id ?? null, new BadCells()];
+  const source = await goldSources(named, column, { output: output.name, spec, id, bad });
+  return new Judge(
+    ({ [side]: record }) => (record.isUnreadable ? null : (source?.goldOf(record) ?? null)),
+    (verdict) => {
+      // What a job says of its gold may have changed since it ran.
+      if (isAsked) bad.end();
+      const notes = source?.end() ?? [];
+      if (isAsked && verdict === null) throw noRow(output.name, named);
+      return notes;
+    },
+  );
+}
+
+const noAnswers = (output: string): UsageError =>
+  new UsageError(
+    'no_answer',
+    `it is not known which answers of ${output} are right: they are free texts, or no summary says what they are`,
+    'Leave out --gold, or put the summary back beside the output.',
+  );
+
+const answerOf = (record: OutputRecord, gold: Gold): Answer | null =>
+  record.status === 'completed' ? record.answer(gold) : null;
+
+const isRight = (gold: Gold, answer: Answer): boolean => saysRight(gold, answer) && !answer.abstained;
+
+const scoresAt = (counter: GoldCounter): Scores => scoresOf(counter.toTally());
+
+const invalidOf = ({ rows, answered, abstained }: Scores): number => rows - answered - abstained;
+
+function goldText(gold: Gold): string {
+  switch (gold.kind) {
+    case 'label':
+      return gold.label;
+    case 'labels':
+      return valueText(labelsCell([...gold.labels]));
+    case 'json':
+      return JSON.stringify(Object.fromEntries(gold.values.map(({ name, right }) => [name, right])));
+  }
+}
