@@ -200,7 +200,13 @@ export function firstRows({ first_changed: { columns, rows } }: CompareReport, a
   };
   const judged = columns.filter((name) => name === 'gold' || name === 'b_is');
   const most = [NAME, ...judged.map(() => NAME), NAME, NAME, MOST_INPUT];
-  const names = [columns[0] ?? '', ...judged.map(named), a, b, 'input'];
+  const names = [
+    columns[0] ?? '',
+    ...judged.map((name) => named(name).replace(/^b /, `${b} `)),
+    a,
+    b,
+    'input',
+  ];
   return {
     kind: 'table',
     caption: 'The first rows that changed',

@@ -1,5 +1,5 @@
 import type { StoredSummary } from '../account/summary.js';
-import { cost, count, counted, duration, share } from '../core/figures.js';
+import { clipped, cost, count, counted, duration, share } from '../core/figures.js';
 import { type Document, facts, section, type Table, text } from '../render/document.js';
 import { REHEARSAL } from '../render/run-words.js';
 import { firstRows, interval } from './compare-document.js';
@@ -27,7 +27,7 @@ export interface TriedVariant extends Pick<StoredSummary, 'output' | 'emulated' 
   readonly against_first: AgainstFirst | null;
 }
 
-export interface AgainstFirst extends Pick<CompareReport, 'agreement' | 'changed'> {
+interface AgainstFirst extends Pick<CompareReport, 'agreement' | 'changed'> {
   /** Rows that only this variant has right, and rows that only the first has right; `null` without gold. */
   readonly better: number | null;
   readonly worse: number | null;
@@ -90,6 +90,9 @@ function saysOf({ verdict, rows, changed, agreement }: CompareReport, name: stri
   return `${name} answers ${count(rows - changed)} of ${counted(rows, 'row')} as the job does${same}, and ${count(changed)} in another way`;
 }
 
+/** Characters; the sentences above have names in full. */
+const NAME = 30;
+
 function variantTable(variants: readonly TriedVariant[]): Table {
   const columns = [
     { name: 'variant' },
@@ -100,7 +103,7 @@ function variantTable(variants: readonly TriedVariant[]): Table {
   ];
   const rows = variants.map(({ name, accuracy, f1, invalid, tokens, cost: money, currency, p50_ms }) => ({
     cells: [
-      name,
+      clipped(name, NAME),
       accuracy === null ? '' : share(accuracy.value),
       accuracy === null ? '' : interval(accuracy),
       f1 === null ? '' : f1.toFixed(3),
