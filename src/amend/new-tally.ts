@@ -120,7 +120,7 @@ export async function recountedTally(
 
 /** Keeps what was paid, and what records do not contain. */
 function withUnsaid(now: Tally, then: Tally, format: RecordFormat, { output }: Settings): Tally {
-  const { usage, latency, estimated, without_confidence, endpoints, tiers } = then;
+  const { usage, latency, estimated, without_confidence, endpoints, tiers, reused } = then;
   // A CSV may have no column for messages.
   const untold = Object.entries(then.samples ?? {}).filter(
     ([code]) => Object.hasOwn(now.errors, code) && !Object.hasOwn(now.samples ?? {}, code),
@@ -136,6 +136,9 @@ function withUnsaid(now: Tally, then: Tally, format: RecordFormat, { output }: S
   return {
     ...now,
     ...{ usage, latency },
+    // Only input.only_new has a column for rows that were carried over; those of a sample have none.
+    ...(reused &&
+      !parts.has('carried_from') && { reused: { ...NONE_REUSED, ...now.reused, carried: reused.carried } }),
     ...(endpoints && {
       endpoints: parts.has('endpoint') ? withRows(endpoints, now.endpoints) : endpoints,
     }),
@@ -147,6 +150,8 @@ function withUnsaid(now: Tally, then: Tally, format: RecordFormat, { output }: S
     ...(now.gold && { gold: { ...now.gold, ...calibrated(now.gold, then.gold, parts) } }),
   };
 }
+
+const NONE_REUSED = { copied: 0, failed: 0 };
 
 /** The usage of some, and the rows of others. */
 const withRows = (

@@ -57,3 +57,13 @@ export const clipped = (text: string, most: number): string =>
   text.length <= most
     ? text
     : `${Buffer.from(text.slice(0, most - 1).replace(/[\uD800-\uDBFF]$/, '')).toString()}…`;
+
+/** `200 of 1,000 rows at random, seed 0, each value of stars alike` @param of rows of the input */
+export function sampleText(
+  { seed, by }: { readonly seed: number; readonly by: string | null },
+  rows: number,
+  of: number,
+): string {
+  const alike = by === null ? '' : `, each value of ${by} alike`;
+  return `${count(rows)} of ${count(of)} rows at random, seed ${seed}${alike}`;
+}

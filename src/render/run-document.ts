@@ -1,7 +1,7 @@
 import type { Scores } from '../account/scores.js';
 import { calledPerSecond, outcomeParts, type StoredSummary, type Summary } from '../account/summary.js';
 import { periodsOf } from '../account/timeline.js';
-import { cost, count, duration, moment, percent, progressText, rate } from '../core/figures.js';
+import { cost, count, duration, moment, percent, progressText, rate, sampleText } from '../core/figures.js';
 import {
   type Block,
   type Chapter,
@@ -21,7 +21,7 @@ import {
 import { isToLookAt, type ReportTable } from './report-rows.js';
 import { runCharts } from './run-charts.js';
 import type { RunReport } from './run-report.js';
-import { jobTitle, reconciliation, sampleText, shortfall } from './run-words.js';
+import { jobTitle, reconciliation, shortfall } from './run-words.js';
 import { furtherSections, summarySections } from './sections.js';
 
 /** `[['output', 'out/reviews.csv'], …]` */

@@ -16,12 +16,6 @@ export function reconciliation(summary: Reconciled): string {
   return [`${count(rows.total)} rows = ${parts.join(' + ')}`, ...unansweredTexts(summary)].join('; ');
 }
 
-/** `200 of 1,000 rows at random, seed 0, each value of stars alike` @param of rows of the input */
-export function sampleText({ seed, by }: NonNullable<Summary['sample']>, rows: number, of: number): string {
-  const alike = by === null ? '' : `, each value of ${escapeControls(by)} alike`;
-  return `${count(rows)} of ${count(of)} rows at random, seed ${seed}${alike}`;
-}
-
 /** Empty for a run that finished and missed nothing. */
 export function shortfall({ stopped, missed, rows, input }: Summary): string {
   if (stopped !== null)

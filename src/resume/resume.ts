@@ -81,12 +81,14 @@ export async function beginExecution(
   found: OutputTarget | null,
   input: SurveyedInput,
   header: string,
-  settings: Settings,
+  asked: Settings,
   context: BeginContext,
   tell: (begun: RunStart) => void,
 ): Promise<Execution> {
   const { halt, say } = context;
   const now = new Date();
+  // A sample of more rows than there are is none.
+  const settings = { ...asked, input: { ...asked.input, sample: input.sample } };
   const print = fingerprint(settings, input.survey.sha256);
   const target = await settleTarget(found, settings, print, now);
   const manifest = beginManifest(target, settings, print, now);

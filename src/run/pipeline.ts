@@ -4,13 +4,12 @@ import { type StoredSummary, type SummaryParts, summarise } from '../account/sum
 import type { Settings } from '../config/settings.js';
 import { within } from '../core/clock.js';
 import { type Counts, countsOfEach } from '../core/counters.js';
-import { count, counted } from '../core/figures.js';
+import { count, counted, sampleText } from '../core/figures.js';
 import { prepareStateDir } from '../core/folder.js';
 import type { HaltReason } from '../core/halt.js';
 import { RunHeartbeatSender } from '../ops/heartbeat-sender.js';
 import { spentText } from '../pace/budget.js';
 import { askedText } from '../prompt/row-request.js';
-import { sampleText } from '../render/run-words.js';
 import { lastRunOf, recordedLastRun } from '../resume/last-run.js';
 import { removeManifest } from '../resume/manifest.js';
 import type { OutputFiles } from '../resume/output-files.js';

@@ -1,6 +1,5 @@
-import { cost, count, counted, duration } from '../../core/figures.js';
+import { cost, count, counted, duration, sampleText } from '../../core/figures.js';
 import { adviceOn } from '../../render/advice.js';
-import { sampleText } from '../../render/run-words.js';
 import { type Block, type Document, list, section, text } from '../../render/document.js';
 import type { CheckReport } from './check-report.js';
 import type { Finding } from './inspection.js';
