@@ -7,6 +7,7 @@ import type {
   AnswerSource,
   FilterResults,
   FilterVerdict,
+  Origin,
   Outcome,
   STATUSES,
   Usage,
@@ -66,6 +67,8 @@ export interface Tally {
   readonly reused?: ReusedCounts & {
     /** Of these, copies of a failed row. */
     readonly failed: number;
+    /** What the carried ones cost the runs that asked for them; absent if unknown. */
+    readonly usage?: Usage;
   };
   /** Of rows with gold; absent if none. */
   readonly gold?: GoldTally;
@@ -116,7 +119,7 @@ export const rowsCalled = (of: {
   readonly reused?: Pick<ReusedCounts, 'copied' | 'carried'>;
 }): number => of.rows.total - of.rows.skipped - (of.reused?.copied ?? 0) - (of.reused?.carried ?? 0);
 
-const NO_USAGE: Usage = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
+export const NO_USAGE: Usage = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
 
 export function emptyTally(): Tally {
   return {
@@ -154,7 +157,7 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
   let abstained = tally.abstained ?? 0;
   let { sources } = tally;
   const latencies: number[] = [];
-  const reused = { copied: 0, carried: 0, failed: 0, ...tally.reused };
+  let reused: NonNullable<Tally['reused']> = { copied: 0, carried: 0, failed: 0, ...tally.reused };
   const golds = new GoldCounter(tally.gold);
 
   for (const { outcome, answer, gold = null, row = rows.total + 1 } of ended) {
@@ -165,8 +168,7 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
 
     if (outcome.latency_ms !== null) latencies.push(outcome.latency_ms);
     if (outcome.origin !== undefined) {
-      reused['copied_from' in outcome.origin ? 'copied' : 'carried'] += 1;
-      if (outcome.status === 'failed') reused.failed += 1;
+      reused = withReused(reused, outcome.origin, outcome.status === 'failed');
     }
     const problem =
       outcome.status === 'completed' ? completedProblem(outcome.completion, answer) : outcome.error;
@@ -232,6 +234,23 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
     latency: withLatencies(tally.latency, latencies),
     ...(reused.copied + reused.carried > 0 && { reused }),
     ...(golds.all > 0 && { gold: golds.toTally() }),
+  };
+}
+
+function withReused(
+  { copied, carried, failed, usage }: NonNullable<Tally['reused']>,
+  origin: Origin,
+  isFailed: boolean,
+): NonNullable<Tally['reused']> {
+  const isCopy = 'copied_from' in origin;
+  const sum = isCopy || !origin.usage ? usage : withUsage(usage ?? NO_USAGE, origin.usage);
+  return {
+    ...{
+      copied: copied + Number(isCopy),
+      carried: carried + Number(!isCopy),
+      failed: failed + Number(isFailed),
+    },
+    ...(sum && { usage: sum }),
   };
 }
 

@@ -163,7 +163,7 @@ function figureTable({ tokens, cost: money, latency_ms, verdict, a, b }: Compare
 }
 
 /** `54.6 to 81.9 %` */
-const interval = ({ low, high }: Share): string => `${(100 * low).toFixed(1)} to ${share(high)}`;
+export const interval = ({ low, high }: Share): string => `${(100 * low).toFixed(1)} to ${share(high)}`;
 
 /** `+4.5 points`; empty for none. */
 const signed = (difference: number, digits: number, unit = ''): string =>
@@ -185,8 +185,8 @@ function settingTable({ setting_changes }: CompareReport): Block {
 const withText = (answer: string, said: string): string =>
   answer.startsWith('(') && said !== '' ? `${answer} ${said}` : answer;
 
-/** One line a row: what its input says comes last, and is cut. */
-function firstRows({ first_changed: { columns, rows } }: CompareReport): Block {
+/** One line a row: what its input says comes last, and is cut. @param a, b what the sides are called */
+export function firstRows({ first_changed: { columns, rows } }: CompareReport, a = 'a', b = 'b'): Block {
   const cellsOf = (cells: readonly string[]): string[] => {
     const cell = (name: string): string => cells[columns.indexOf(name)] ?? '';
     const inputs = cells.slice(columns.indexOf('text_b') + 1).filter((text) => text !== '');
@@ -200,7 +200,13 @@ function firstRows({ first_changed: { columns, rows } }: CompareReport): Block {
   };
   const judged = columns.filter((name) => name === 'gold' || name === 'b_is');
   const most = [NAME, ...judged.map(() => NAME), NAME, NAME, MOST_INPUT];
-  const names = [columns[0] ?? '', ...judged.map(named), 'a', 'b', 'input'];
+  const names = [
+    columns[0] ?? '',
+    ...judged.map((name) => named(name).replace(/^b /, `${b} `)),
+    a,
+    b,
+    'input',
+  ];
   return {
     kind: 'table',
     caption: 'The first rows that changed',

@@ -295,7 +295,7 @@ const filesOf = ({ files, summary }: FinishedOutput): (string | undefined)[] => 
 ];
 
 /** @throws UsageError when the file cannot be written there */
-function wanted(
+export function wanted(
   option: '--output' | '--html',
   ending: string,
   { path, overwrite = false }: { readonly path: string; readonly overwrite?: boolean },

@@ -130,8 +130,8 @@ export interface Filters {
 export type Origin =
   /** Number of the earlier row of this run with the same request. */
   | { readonly copied_from: number }
-  /** Id of the run that answered the row. */
-  | { readonly carried_from: string };
+  /** Id of the run that answered the row, and what that run paid for it; absent if unknown. */
+  | { readonly carried_from: string; readonly usage?: Usage };
 
 /**
  * Where the answer of a row comes from: `read` from the text, `repaired`, from a further answer of the same

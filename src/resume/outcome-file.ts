@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import * as z from 'zod';
 import { errorText, StopError, UsageError } from '../core/errors.js';
 import { parseJson } from '../core/json.js';
-import type { CalledOutcome, Completion, Origin } from '../core/model.js';
+import type { CalledOutcome, Completion, Origin, Usage } from '../core/model.js';
 import { PartFile } from '../output/writer.js';
 import type { Key } from '../prompt/reuse-keys.js';
 
@@ -17,6 +17,8 @@ export interface StoredOutcome {
   readonly number: number;
   readonly run: string;
   readonly outcome: CalledOutcome;
+  /** What was paid for it, by whichever run; null if unknown. */
+  readonly usage: Usage | null;
 }
 
 export type OutcomeSource =
@@ -56,19 +58,30 @@ function unpriced({ tier: _, tiers: __, ...completion }: Completion): Completion
   return { ...completion, usage: null };
 }
 
-function encodeOutcome({ row, request, number, run, outcome }: StoredOutcome): string {
-  return `${JSON.stringify([row, request, number, run, unbilled(outcome)])}\n`;
+/** By this run, or by the one that it took the outcome over from. */
+const paidFor = ({ origin, completion }: CalledOutcome): Usage | null =>
+  completion?.usage ?? (origin && 'usage' in origin ? (origin.usage ?? null) : null);
+
+function encodeOutcome({ row, request, number, run, outcome }: Omit<StoredOutcome, 'usage'>): string {
+  return `${JSON.stringify([row, request, number, run, unbilled(outcome), paidFor(outcome)])}\n`;
 }
 
 const key = z.string().length(16).nullable();
-const line = z.tuple([key, key, z.int().positive(), z.string().min(1), z.custom<CalledOutcome>(isOutcome)]);
+const line = z.tuple([
+  key,
+  key,
+  z.int().positive(),
+  z.string().min(1),
+  z.custom<CalledOutcome>(isOutcome),
+  z.custom<Usage | null>((value) => typeof value === 'object'),
+]);
 
 /** Null for a foreign or torn line. */
 function decodeOutcome(text: string): StoredOutcome | null {
   const parsed = line.safeParse(parseJson(text));
   if (!parsed.success) return null;
-  const [row, request, number, run, outcome] = parsed.data;
-  return { row, request, number, run, outcome };
+  const [row, request, number, run, outcome, usage] = parsed.data;
+  return { row, request, number, run, outcome, usage };
 }
 
 /** Promptmill wrote it, so checking the members is enough. */
@@ -187,7 +200,7 @@ export class OutcomeFile {
    * @returns the place of each, once they are durable
    * @throws WriteError; then none of them counts
    */
-  async append(kept: readonly StoredOutcome[]): Promise<readonly number[]> {
+  async append(kept: readonly Omit<StoredOutcome, 'usage'>[]): Promise<readonly number[]> {
     if (kept.length === 0) return [];
     let end = this.file.bytes;
     const lines = kept.map(encodeOutcome);

@@ -184,8 +184,8 @@ export class Reuse {
   /** @param known rows of the commit so far: an original may be among them */
   take(source: OutcomeSource, known: ReadonlyMap<number, KnownRow>): Taken {
     if (source.kind === 'carried') {
-      const { outcome, run } = read(this.others[source.file - 1]?.reader ?? null, source.at);
-      return { outcome: takenOver(outcome, { carried_from: run }), run };
+      const { outcome, run, usage } = read(this.others[source.file - 1]?.reader ?? null, source.at);
+      return { outcome: takenOver(outcome, { carried_from: run, ...(usage && { usage }) }), run };
     }
     const original = known.get(source.from) ?? read(this.file, this.asked.find(source.key)?.at);
     return {
@@ -199,7 +199,7 @@ export class Reuse {
    * @throws WriteError
    */
   async keep(known: ReadonlyMap<number, KnownRow>): Promise<void> {
-    const kept: StoredOutcome[] = [];
+    const kept: Omit<StoredOutcome, 'usage'>[] = [];
     for (const [number, { keys, ...taken }] of known) {
       const { request } = keys;
       const row = this.parts.settings.reuse.keeps ? keys.place : keys.row;

@@ -12,7 +12,7 @@ import {
 import { blockedPrompt, completed, failed } from '../output/records.js';
 import { Workplace } from '../support/promptmill.js';
 
-const kept = (number: number, outcome: CalledOutcome = completed): StoredOutcome => ({
+const kept = (number: number, outcome: CalledOutcome = completed): Omit<StoredOutcome, 'usage'> => ({
   row: `row-${String(number).padStart(12, '0')}`,
   request: null,
   number,
@@ -36,14 +36,14 @@ describe('a file of outcomes', () => {
     return { file, found };
   }
 
-  async function write(...rows: readonly StoredOutcome[]): Promise<readonly number[]> {
+  async function write(...rows: readonly Omit<StoredOutcome, 'usage'>[]): Promise<readonly number[]> {
     const { file } = await open(0);
     const places = await file.append(rows);
     await file.close();
     return places;
   }
 
-  it('gives outcomes back by their places, without what was billed', async () => {
+  it('gives outcomes back by their places, as not billed, and beside them what was paid', async () => {
     const long = { ...completed, completion: { ...completed.completion, text: 'ä\ud800"\n'.repeat(20_000) } };
     const rows = [kept(1), kept(2, blockedPrompt), kept(3, long), kept(4, failed)];
     const places = await write(...rows);
@@ -54,6 +54,7 @@ describe('a file of outcomes', () => {
     expect(reader.at(places[0] ?? -1)).toEqual({
       ...kept(1),
       outcome: { ...completed, completion: { ...completed.completion, usage }, ...free },
+      usage: completed.completion.usage,
     });
     expect(reader.at(places[1] ?? -1).outcome).toEqual({ ...blockedPrompt, ...free });
     expect(reader.at(places[2] ?? -1).outcome).toMatchObject({ completion: { text: long.completion.text } });
