@@ -60,8 +60,8 @@ export class Judge {
       this.#unanswered += 1;
       return { gold: goldText(gold), now: '' };
     }
-    this.#a.add(gold, before);
-    this.#b.add(gold, after);
+    this.#a.add(gold, before, null);
+    this.#b.add(gold, after, null);
     const [was, is] = [isRight(gold, before), isRight(gold, after)];
     if (is && !was) this.#better += 1;
     if (was && !is) this.#worse += 1;
