@@ -144,7 +144,7 @@ export class GoldCounter {
         properties: Object.fromEntries(
           [...this.#properties].map(([name, { pairs, ...counts }]) => [
             name,
-            { ...counts, ...(pairs !== undefined && { confusion: pairs && pairs.toPairs() }) },
+            { ...counts, ...(pairs !== undefined && { confusion: pairs?.toPairs() ?? null }) },
           ]),
         ),
       }),

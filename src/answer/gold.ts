@@ -5,7 +5,7 @@ import type { Answer, Json, Row } from '../core/model.js';
 import { nearest } from '../core/nearest.js';
 import { type AnswerReader, answerReader } from './answer.js';
 import { answersIn, type GoldMap } from './gold-map.js';
-import { NONE, namesOf, SEPARATOR } from './label-answer.js';
+import { labelsCell, NONE, namesOf, SEPARATOR } from './label-answer.js';
 import { LabelIndex } from './label-index.js';
 import { numberReader, rangeText } from './number-answer.js';
 import { excerpt, listed } from './text.js';
@@ -29,6 +29,18 @@ export interface GoldValue {
 
 export const isRight = ({ place, right }: GoldValue, { values, problem }: Answer): boolean =>
   problem === null && canonical(values[place] ?? null) === canonical(right);
+
+/** As a cell of a table has it. */
+export function goldText(gold: Gold): string {
+  switch (gold.kind) {
+    case 'label':
+      return gold.label;
+    case 'labels':
+      return valueText(labelsCell([...gold.labels]));
+    case 'json':
+      return JSON.stringify(Object.fromEntries(gold.values.map(({ name, right }) => [name, right])));
+  }
+}
 
 /** Judges the whole answer, or the label that was left out for low confidence. */
 export function saysRight(gold: Gold, answer: Answer): boolean {
@@ -164,15 +176,15 @@ const isNone = (text: string | undefined): boolean => text?.toLowerCase() === NO
 
 function jsonGold({ columns, shape, named = () => [] }: AnswerReader): CellReader {
   const few = new Set(named([]).map(([name]) => name));
-  const valueOf = (name: string, right: Json): GoldValue => ({
+  const goldValue = (name: string, right: Json): GoldValue => ({
     ...{ name, place: columns.indexOf(name), right, isNamed: few.has(name) },
   });
   return (cell) => {
     const found = typeof cell === 'string' ? exactOr(cell, undefined) : cell;
     if (found === undefined) return 'is no JSON';
-    if (shape === 'value') return { kind: 'json', values: [valueOf('answer', found)] };
+    if (shape === 'value') return { kind: 'json', values: [goldValue('answer', found)] };
     if (!isObject(found)) return 'is no JSON object';
-    const values = Object.entries(found).map(([name, right]) => valueOf(name, right));
+    const values = Object.entries(found).map(([name, right]) => goldValue(name, right));
     const unknown = values.find(({ place }) => place < 0);
     return unknown === undefined
       ? { kind: 'json', values }

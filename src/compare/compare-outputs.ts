@@ -1,3 +1,4 @@
+import { namesInTags } from '../prompt/template.js';
 import { existsSync } from 'node:fs';
 import { extname } from 'node:path';
 import { stringify } from 'csv-stringify/sync';
@@ -234,10 +235,7 @@ const MOST_INPUTS = 3;
 /** What tells people which row it is: columns of the prompt, the first it uses, else one with long texts. */
 function inputCells(a: ComparedOutput, b: ComparedOutput, by: string | null) {
   const template = b.summary?.details.prompt ?? a.summary?.details.prompt ?? '';
-  const used = [...template.matchAll(/\{\{([^{}]+)\}\}/g)].map(([, name = '']) =>
-    name.replace(/^[#^&]/, '').trim(),
-  );
-  const known = [...new Set(used)].filter((name) => name !== by && (a.has(name) || b.has(name)));
+  const known = namesInTags(template).filter((name) => name !== by && (a.has(name) || b.has(name)));
   const long = known.length > 0 ? null : (b.longColumn ?? a.longColumn);
   return [...known, ...(long === null ? [] : [long])].slice(0, MOST_INPUTS).map((name) => {
     const [side, output] = b.has(name) ? (['b', b] as const) : (['a', a] as const);

@@ -1,10 +1,8 @@
 import { GoldCounter } from '../account/gold-tally.js';
 import type { Share } from '../account/score.js';
 import { type Scores, scoresOf } from '../account/scores.js';
-import { type Gold, saysRight } from '../answer/gold.js';
-import { labelsCell } from '../answer/label-answer.js';
+import { type Gold, goldText, saysRight } from '../answer/gold.js';
 import { UsageError } from '../core/errors.js';
-import { valueText } from '../core/json.js';
 import type { Answer } from '../core/model.js';
 import type { OutputRecord } from '../output/reader.js';
 import type { ComparedOutput } from './compared-output.js';
@@ -144,14 +142,3 @@ const isRight = (gold: Gold, answer: Answer): boolean => saysRight(gold, answer)
 const scoresAt = (counter: GoldCounter): Scores => scoresOf(counter.toTally());
 
 const invalidOf = ({ rows, answered, abstained }: Scores): number => rows - answered - abstained;
-
-function goldText(gold: Gold): string {
-  switch (gold.kind) {
-    case 'label':
-      return gold.label;
-    case 'labels':
-      return valueText(labelsCell([...gold.labels]));
-    case 'json':
-      return JSON.stringify(Object.fromEntries(gold.values.map(({ name, right }) => [name, right])));
-  }
-}

@@ -20,6 +20,11 @@ export interface TemplateInput {
   readonly called?: { readonly template: string; readonly column: string };
 }
 
+/** What the tags of a template name, in their order: columns, or paths into their values. */
+export const namesInTags = (template: string): readonly string[] => [
+  ...new Set([...template.matchAll(/\{\{[{#^&]?(?![!/])([^{}]+)\}/g)].map(([, name = '']) => name.trim())),
+];
+
 /** Not the library's global default, which any importer can change. */
 const TAGS: [string, string] = ['{{', '}}'];
 

@@ -2,6 +2,7 @@ import type { Scores } from '../account/scores.js';
 import { clipped } from '../core/figures.js';
 import { valueText } from '../core/json.js';
 import { type OutputRecord, outputAt, readOutput } from '../output/reader.js';
+import { namesInTags } from '../prompt/template.js';
 
 /** By row number: what the prompt has of the row. A row whose record has none of it is missing. */
 export type ExampleTexts = { readonly [row: number]: string };
@@ -18,7 +19,7 @@ export async function exampleTexts(
   const scored = scores === undefined ? [] : [scores, ...Object.values(scores.properties)];
   const rows = new Set(scored.flatMap(({ confusions }) => confusions.flatMap(({ examples }) => examples)));
   const last = Math.max(0, ...rows);
-  const columns = prompt === null ? ['prompt'] : columnsIn(prompt);
+  const columns = prompt === null ? ['prompt'] : namesInTags(prompt);
   const texts: { [row: number]: string } = {};
   if (last === 0) return texts;
   for await (const records of readOutput(outputAt(output))) {
@@ -30,11 +31,6 @@ export async function exampleTexts(
   }
   return texts;
 }
-
-/** Names in the tags of a template, in order: columns, or paths into their values. */
-const columnsIn = (template: string): string[] => [
-  ...new Set([...template.matchAll(/\{\{[{#^&]?(?![!/])([^{}]+)\}/g)].map(([, name = '']) => name.trim())),
-];
 
 function textOf(record: OutputRecord, columns: readonly string[]): string {
   const values = columns.map((name) => record.input(name) ?? record.input(name.split('.')[0] ?? name));

@@ -1,7 +1,7 @@
 import type { StoredSummary, Summary } from '../account/summary.js';
 import { sumOf } from '../account/tally.js';
 import { REFUSED } from '../answer/answer.js';
-import { type Gold, saysRight } from '../answer/gold.js';
+import { type Gold, goldText, saysRight } from '../answer/gold.js';
 import { labelsCell, SEPARATOR } from '../answer/label-answer.js';
 import { clipped } from '../core/figures.js';
 import { isObject, valueText } from '../core/json.js';
@@ -20,6 +20,7 @@ import {
   STATUS,
   TOLD,
 } from '../output/result-columns.js';
+import { namesInTags } from '../prompt/template.js';
 import { escaped } from './markup.js';
 
 /** Rows that need a look, all that fit, and a sample of the others, in row order. */
@@ -120,7 +121,9 @@ export async function reportRows(
   const abstains = summary.answers_abstained > 0;
   const outcomes = new Map<string, number>(OUTCOMES.map((name) => [name, 0]));
   const answers = new Map(labelsOf(summary).map((name) => [name, 0]));
-  const columns = { isCsv: file.format.hasHeader, asked: columnsIn(summary.details.prompt), labels: answers };
+  const named = namesInTags(summary.details.prompt ?? '');
+  const asked = new Set(named.flatMap((name) => [name, name.split('.')[0] ?? name]));
+  const columns = { isCsv: file.format.hasHeader, asked, labels: answers };
   const table = new TableColumns(columns, recorded, column);
   const countIn = (counts: Map<string, number>, name: string): void => {
     const before = counts.get(name);
@@ -190,19 +193,6 @@ const answerText = (answer: Json | undefined, { spec }: RecordedJob): string =>
 
 const labelsIn = (answer: string, { spec }: RecordedJob): readonly string[] =>
   spec.kind === 'labels' && spec.multiple ? answer.split(SEPARATOR) : [answer];
-
-function goldText(gold: Gold): string {
-  if (gold.kind === 'label') return gold.label;
-  if (gold.kind === 'labels') return valueText(labelsCell([...gold.labels]));
-  return gold.values.map(({ name, right }) => `${name}: ${valueText(right)}`).join(', ');
-}
-
-/** Names in the tags of a template: of columns, or of values in them. */
-function columnsIn(template: string | null): ReadonlySet<string> {
-  const tags = [...(template ?? '').matchAll(/\{\{([^{}]+)\}/g)].map(([, tag = '']) => tag.trim());
-  const names = tags.map((tag) => tag.replace(/^[#^&]/, '').trim());
-  return new Set(names.flatMap((name) => [name, name.split('.')[0] ?? name]));
-}
 
 const labelsOf = ({ answers }: Summary): string[] =>
   Object.keys(answers).filter((name) => !COUNTED_AS.test(name));
