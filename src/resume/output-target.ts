@@ -118,11 +118,12 @@ function findBegun({ output, job, restart, overwrite }: Settings): OutputFiles |
 const isOf = (summary: StoredSummary, output: string): boolean =>
   basename(summary.output) === basename(output);
 
-/** Whether the output has only the first rows of its input, or a sample; null for all of them. */
-function partOf({ output, summary: path }: OutputFiles): 'first' | 'sample' | null {
+/** Whether the output has only the first rows of its input, or this job's sample of it; null for any other. */
+function partOf({ output, summary: path }: OutputFiles, { job }: Settings): 'first' | 'sample' | null {
   const summary = summaryAt(path);
   if (!isTaken(output) || summary?.beyond === undefined || !isOf(summary, output)) return null;
-  return summary.sample === undefined ? 'first' : 'sample';
+  if (summary.sample === undefined) return 'first';
+  return summary.job === job ? 'sample' : null;
 }
 
 /** A damaged manifest blocks a resume, but not `--restart`. */
@@ -164,7 +165,7 @@ export async function findTarget(
   if (settings.retry !== null)
     return { ...place, unfinished: null, discarded: left, renamed: false, warning: null };
   if (isTaken(files.output) && !settings.overwrite) {
-    const part = partOf(files);
+    const part = partOf(files, settings);
     if (part === 'sample') return await replacingSample(place, settings, left);
     if (settings.extend || part === 'first') return await growing(place, settings, left);
     throw new UsageError(
@@ -299,7 +300,7 @@ async function continued(
       for (const path of [files.rewritten, files.part]) rmSync(path, { force: true });
       // Killed before the manifest was removed, and more rows may be asked for.
       const isMore = settings.input.limit === null || settings.input.limit > left.rows;
-      if (isMore && left.retry === undefined && (settings.extend || partOf(files) === 'first'))
+      if (isMore && left.retry === undefined && (settings.extend || partOf(files, settings) === 'first'))
         return await growing(place, settings, left);
       return { ...found, unfinished: left };
     }

@@ -59,7 +59,8 @@ export async function openInput(
       },
     });
     const input = { spec, survey: surveyed, discard };
-    if (wanted?.by) checkColumns('--by', [wanted.by], { ...surveyed, name: reading.name });
+    if (wanted !== null && wanted.by !== null)
+      checkColumns('--by', [wanted.by], { ...surveyed, name: reading.name });
     if (sample !== null && wanted !== null && wanted.rows < surveyed.rows) {
       const numbers = sample.numbers();
       return {

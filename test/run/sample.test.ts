@@ -205,6 +205,7 @@ describe('run --sample', () => {
     const ids = records().map(({ input }) => input.id);
     const failed = await call('retry', 'out.jsonl');
     expect(failed.code, failed.stderr).toBe(0);
+    expect(failed.stderr).not.toContain('has changed');
     expect(called(5)).toEqual([bad]);
     const third = await call('retry', 'out.jsonl', '--row', '3');
     expect(third.code, third.stderr).toBe(0);
@@ -321,6 +322,10 @@ describe('run --sample', () => {
     expect(existsSync(work.path('out.csv'))).toBe(false);
     expect((await run('--sample', '5')).code).toBe(0);
     const before = work.read('out.csv');
+    work.job({ input: { path: 'in.csv' }, output: { path: 'out.csv' } }, 'another.yaml');
+    const foreign = await call('run', 'another.yaml');
+    expect(foreign.code).toBe(2);
+    expect(plain(foreign.stderr)).toContain('out.csv exists: it is the output of the job');
     const extended = await run('--extend');
     expect(extended.code).toBe(2);
     expect(plain(extended.stderr)).toContain('out.csv has a sample of its input, and --extend');
