@@ -12,7 +12,7 @@ const sure: Said = { text: ' yes', confidence: 0.9 };
 /** Rows at first, in the retry, and by which kind of selection they are called again; null where they are not. */
 const ROWS: readonly (readonly [gold: string, first: Said, then: Said])[] = [
   ['yes', sure, { text: ' no', confidence: 0.95 }],
-  ['no', { error: 'bad' }, { text: ' no', confidence: 0.99 }],
+  ['no', { error: 'bad' }, { text: ' yes', confidence: 0.99 }],
   ['', { error: 'bad' }, { error: 'content_filter' }],
   ['no', { error: 'content_filter' }, { text: ' no', confidence: 0.85 }],
   ['yes', { text: ' maybe', finish: 'length' }, { text: ' yes', confidence: 0.99 }],
@@ -102,5 +102,23 @@ describe('the figures of an output whose rows were called again', () => {
     expect(sent).toBeGreaterThan(Number(Object(fresh['calls'])['sent']));
     const same = (name: string) => work.read(name).replaceAll(/,\d+,(?=[^,]*,[^,]*$)|"latency_ms":\d+/gm, '');
     if (format === 'jsonl') expect(same(`out.${format}`)).toBe(same(`oracle.${format}`));
+  });
+
+  it('name rows that failed at first by their numbers in the output', async () => {
+    const answer = { labels: ['yes', 'no'], gold: 'right' };
+    const job = work.job({
+      input: { path: 'in.csv' },
+      prompt: 'row {{ id }}',
+      output: { path: 'out.csv' },
+      answer,
+    });
+    const env = { PROMPTMILL_BASE_URL: service.url, ...store() };
+    await work.call(['run', job], env);
+    isThen = true;
+    await work.call(['retry', 'out.csv'], env);
+    const { confusions } = Object(work.json('out.summary.json')['scores']);
+    expect(confusions[0]).toEqual({ gold: 'no', answer: 'yes', rows: 2, examples: [2, 7] });
+    const { stdout } = await work.call(['score', 'out.csv', '--json'], env);
+    expect(JSON.parse(stdout).scores.confusions).toEqual(confusions);
   });
 });
