@@ -6,8 +6,8 @@ import { UsageError } from '../core/errors.js';
 import { knownFormatOf } from '../output/format.js';
 import { assertFree, type RequestedFile, realPathOf, writeRequestedFile } from '../output/requested-file.js';
 import { renderMarkdown } from '../render/markdown.js';
-import { runDocument } from '../render/run-document.js';
 import type { ReportJob } from '../render/report-rows.js';
+import { runDocument } from '../render/run-document.js';
 import { type RunReport, reportOf, runReport } from '../render/run-report.js';
 import { show } from '../render/terminal.js';
 import { terminalText } from '../render/terminal-text.js';
@@ -129,19 +129,21 @@ async function findRun(file: string): Promise<FoundRun> {
   );
 }
 
-/** Without its job file a report has everything but the right answers. @throws UsageError for one that is named */
+/** Without its job a report has everything but the right answers. @throws UsageError for one that is named */
 function jobOf({ summary }: FoundRun, named: string | undefined): ReportJob | null {
+  const file = named ?? summary.job_file;
+  let why = 'the summary names no job file';
   try {
-    const file = named ?? summary.job_file;
-    return file === undefined ? null : reportJob(openJob(file, {}).settings);
+    if (file !== undefined) return reportJob(openJob(file, {}).settings);
   } catch (error) {
     if (named !== undefined || !(error instanceof UsageError)) throw error;
-    if (summary.scores !== undefined)
-      process.stderr.write(
-        `warning: wrong answers are not marked: ${terminalText(error.message)}. Name the job file with --job FILE.\n`,
-      );
-    return null;
+    why = error.message;
   }
+  if (summary.scores !== undefined) {
+    const told = `wrong answers are not marked: ${why}. Name the job file with --job FILE.`;
+    process.stderr.write(`warning: ${terminalText(told)}\n`);
+  }
+  return null;
 }
 
 /** Only the page that the run wrote beside its output may be replaced, none of its other files. */
