@@ -1,6 +1,14 @@
 import type { Share } from '../account/score.js';
 import { cost, count, counted, duration, percent, share } from '../core/figures.js';
-import { type Block, type Document, facts, type Section, section, text } from '../render/document.js';
+import {
+  type Block,
+  type Document,
+  facts,
+  type RowTable,
+  type Section,
+  section,
+  text,
+} from '../render/document.js';
 import { REHEARSAL } from '../render/run-words.js';
 import type { ChangedRows, CompareReport } from './compare-outputs.js';
 import type { Transitions } from './comparison.js';
@@ -223,7 +231,7 @@ function rowSection({ changed }: CompareReport, { columns, rows }: ChangedRows):
   const table: Block = {
     kind: 'rows',
     caption: title,
-    columns: columns.map((name, i) =>
+    columns: columns.map((name, i): RowTable['columns'][number] =>
       i >= inputs
         ? { name, isLong: true, within: 'input', isNamed: columns.length > inputs + 1 }
         : { name: named(name), isLong: name.startsWith('text'), isChoice: name === 'b_is' },
