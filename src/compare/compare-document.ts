@@ -1,6 +1,14 @@
 import type { Share } from '../account/score.js';
 import { cost, count, counted, duration, percent, share } from '../core/figures.js';
-import { type Block, type Document, facts, type Section, section, text } from '../render/document.js';
+import {
+  type Block,
+  type Document,
+  facts,
+  type RowTable,
+  type Section,
+  section,
+  text,
+} from '../render/document.js';
 import { REHEARSAL } from '../render/run-words.js';
 import type { ChangedRows, CompareReport } from './compare-outputs.js';
 import type { Transitions } from './comparison.js';
@@ -217,6 +225,12 @@ export function firstRows({ first_changed: { columns, rows } }: CompareReport, a
 
 const named = (column: string): string => column.replace('_', ' ');
 
+function choicesIn(rows: ChangedRows['rows'], column: number): { value: string; rows: number }[] {
+  const counts = new Map<string, number>();
+  for (const { [column]: value = '' } of rows) counts.set(value, (counts.get(value) ?? 0) + 1);
+  return [...counts].flatMap(([value, n]) => (value === '' ? [] : { value, rows: n }));
+}
+
 function rowSection({ changed }: CompareReport, { columns, rows }: ChangedRows): Section {
   const title =
     rows.length < changed ? `The first ${count(rows.length)} rows that changed` : 'Rows that changed';
@@ -229,10 +243,14 @@ function rowSection({ changed }: CompareReport, { columns, rows }: ChangedRows):
   const table: Block = {
     kind: 'rows',
     caption: title,
-    columns: columns.map((name, i) =>
+    columns: columns.map((name, i): RowTable['columns'][number] =>
       i >= inputs
         ? { name, isLong: true, within: 'input', isNamed: columns.length > inputs + 1 }
-        : { name: named(name), isLong: name.startsWith('text'), isChoice: name === 'b_is' },
+        : {
+            name: named(name),
+            isLong: name.startsWith('text'),
+            ...(name === 'b_is' && { choices: choicesIn(rows, i) }),
+          },
     ),
     rows: rows.map((cells) => ({ cells: cells.map(withoutEcho), isToLookAt: true })),
   };
