@@ -157,7 +157,7 @@ function figureTable({ tokens, cost: money, latency_ms, verdict, a, b }: Compare
   return {
     kind: 'table',
     caption: 'Figures of both',
-    columns: [{ name: 'figure' }, ...['a', 'b', 'difference'].map((name) => ({ name, isNumber: true }))],
+    columns: [{ name: 'figure' }, ...['a', 'b', 'change'].map((name) => ({ name, isNumber: true }))],
     rows: rows.map((cells) => ({ cells })),
   };
 }
@@ -221,6 +221,11 @@ function rowSection({ changed }: CompareReport, { columns, rows }: ChangedRows):
   const title =
     rows.length < changed ? `The first ${count(rows.length)} rows that changed` : 'Rows that changed';
   const inputs = columns.indexOf('text_b') + 1;
+  // Most texts are just the answer, which stands two columns before.
+  const withoutEcho = (cell: string, i: number, cells: readonly string[]): string =>
+    columns[i]?.startsWith('text_') && i < inputs && cell.toLowerCase() === cells[i - 2]?.toLowerCase()
+      ? ''
+      : cell;
   const table: Block = {
     kind: 'rows',
     caption: title,
@@ -229,7 +234,7 @@ function rowSection({ changed }: CompareReport, { columns, rows }: ChangedRows):
         ? { name, isLong: true, within: 'input', isNamed: columns.length > inputs + 1 }
         : { name: named(name), isLong: name.startsWith('text'), isChoice: name === 'b_is' },
     ),
-    rows: rows.map((cells) => ({ cells, isToLookAt: true })),
+    rows: rows.map((cells) => ({ cells: cells.map(withoutEcho), isToLookAt: true })),
   };
   return section('rows', title, [table], { in: ['html'] });
 }

@@ -111,7 +111,9 @@ export async function judgeOf(
     return null;
   }
   const goldMap = job?.gold && job.goldMap ? { column: job.gold, map: job.goldMap } : undefined;
-  a.judgeBy({ spec: specA ?? spec, goldMap });
+  // Properties of JSON are found by their place in one schema.
+  const isAlike = specA?.kind === spec.kind && spec.kind !== 'json';
+  a.judgeBy({ spec: isAlike ? specA : spec, goldMap });
   b.judgeBy({ spec, goldMap });
   const [id, bad] = [jobB?.reuse.id ?? jobA?.reuse.id ?? null, new BadCells()];
   const source = await goldSources(named, column, { output: output.name, spec, id, bad });

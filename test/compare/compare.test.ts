@@ -423,6 +423,36 @@ describe('compare with right answers', () => {
     await expect(compareOutputs(c, d, { gold: ['stars'] })).rejects.toMatchObject({ code: 'no_answer' });
   });
 
+  it.each(MIXED)(
+    'finds properties by their names, and rows in any order, from %s to %s',
+    async (nameA, nameB) => {
+      const schema = (...names: string[]): AnswerSpec => ({
+        kind: 'json',
+        schema: { type: 'object', properties: Object.fromEntries(names.map((name) => [name, {}])) },
+      });
+      const how = {
+        summary: { job_file: job('truth') },
+        fields: () => ({ truth: '{"n": 1, "city": "Rom"}' }),
+      };
+      const [right, wrong] = ['{"n": 1, "city": "Rom"}', '{"n": 1, "city": "Bern"}'];
+      const rows: Rows = [
+        ['1', right],
+        ['2', wrong],
+        ['3', right],
+      ];
+      const a = files.write(nameA, rows, { ...how, answer: schema('n', 'city') });
+      const after: Rows = [
+        ['3', wrong],
+        ['1', right],
+        ['2', right],
+      ];
+      const b = files.write(nameB, after, { ...how, answer: schema('city', 'n'), input: 'other' });
+      expect((await compareOutputs(a, b, { by: 'id' })).verdict).toMatchObject({
+        ...{ rows: 3, better: 1, worse: 1, accuracy_a: { value: 2 / 3 }, accuracy_b: { value: 2 / 3 } },
+      });
+    },
+  );
+
   it('shows what the input says beside a changed row', async () => {
     const told = (id: string) => ({ note: id, review: `${id}: ${'long '.repeat(20)}`, answer: 'its own' });
     const [a, b] = [

@@ -26,7 +26,7 @@ describe('the verdict over two answers to each row', () => {
       'b.txt is right on 9 rows that the job has wrong, and wrong on 9 that the job has right (p = 1): ' +
         'they cannot be told apart with these 200 rows',
     ],
-    [[1, 0, 0], 'even', 'the job and b.txt have the same of 1 row right'],
+    [[1, 0, 0], 'even', 'of 1 row the job and b.txt have the same ones right: they cannot be told apart'],
     [[0, 0, 0], 'even', 'no row with a right answer is answered by both the job and b.txt'],
   ] as const)('of %s says %s', ([rows, better, worse], says, words) => {
     const test = paired(rows, better, worse);

@@ -105,11 +105,20 @@ describeInChromium('every page', () => {
       cost: both(1_234.567_891),
       latency_ms: both({ p50: 1_310, p90: 3_105, p95: 3_205, p99: 13_105, max: 61_000 }),
       answered: { rows: 19_000, changed: 1_800, agreement: 0.905, kappa: 0.86 },
-      ...{ verdict: null, first_changed: { columns: [], rows: [] }, prompt_changes: [], setting_changes: [] },
+      verdict: {
+        ...{ rows: 19_000, better: 1_031, worse: 1_012, p: 0.69, needed: 2_100_000, says: 'even' as const },
+        accuracy_a: { value: 0.912, low: 0.892, high: 0.928 },
+        accuracy_b: { value: 0.913, low: 0.893, high: 0.929 },
+        ...{ macro_f1_a: 0.871, macro_f1_b: null, invalid_a: 1_234, invalid_b: 1_301, unanswered: 12_345 },
+      },
+      first_changed: { columns: [], rows: [] },
+      prompt_changes: [`- ${'Say whether the review is good. '.repeat(9)}`, '+ Rate it.'],
+      setting_changes: [{ name: 'parameters.temperature', a: '0', b: '0.7' }],
       ...{ parts: null, by: null, notes: [], a: facts('out/monday.csv'), b: facts('out/tuesday.csv') },
     };
-    const rows = [['17', 'positive', 'negative', 'It works, mostly.', 'It does not.']];
-    const columns = ['row', 'answer a', 'answer b', 'text_a', 'text_b'];
+    const answers = ['positive', 'negative', 'It works, mostly.', 'It does not.'];
+    const rows = [['17', 'negative', 'better', ...answers, 'A lamp', 'It fell. '.repeat(100)]];
+    const columns = ['row', 'gold', 'b_is', 'answer_a', 'answer_b', 'text_a', 'text_b', 'title', 'review'];
     const page = await renderHtml(compareDocument(report, { columns, rows }));
     expect(await clippedAt(written('compare', page), 'h1')).toEqual({});
   });
