@@ -10,7 +10,7 @@ import { show } from '../render/terminal.js';
 import { outputFiles } from '../resume/output-files.js';
 import { CONCURRENCY, concurrency, seed, wholeNumber } from './job.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
-import { answerAll, assertSound, type Variant, type VariantOptions, variantsOf } from './variants.js';
+import { answerAll, soundOnes, type Variant, type VariantOptions, variantsOf } from './variants.js';
 
 interface Options extends VariantOptions {
   readonly html?: string;
@@ -64,15 +64,15 @@ async function tryVariants(
   { html, overwrite = false, json, ...options }: Options,
   exit: Exit,
 ): Promise<number> {
-  const variants = variantsOf(jobPath, options);
-  const outputs = variants.map(({ opened }) => opened.settings.output.path);
-  const [first, ...others] = variants;
+  const asked = variantsOf(jobPath, options);
+  const outputs = asked.map(({ opened }) => opened.settings.output.path);
   const page =
     html === undefined ? null : wanted('--html', '.html', { path: html, overwrite }, [...outputs, jobPath]);
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);
   try {
-    await assertSound(variants, halt);
+    const variants = await soundOnes(asked, halt);
+    const [first, ...others] = variants;
     const answered = await answerAll(variants, halt);
     if (typeof answered === 'number') return answered;
     const reports: CompareReport[] = [];

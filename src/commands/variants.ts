@@ -47,6 +47,8 @@ export interface Variant {
   readonly changed: string;
 }
 
+type Variants = [Variant, ...Variant[]];
+
 /** What an option changes in the job. */
 interface Change extends Pick<Variant, 'name' | 'option'> {
   /** Begins the name of its output. */
@@ -61,7 +63,7 @@ const AS_IT_IS: Change = { name: 'job', option: '', file: 'job' };
  * The job as it is comes first.
  * @throws UsageError when one of them is no valid job; names its option
  */
-export function variantsOf(jobPath: string, options: VariantOptions): [Variant, ...Variant[]] {
+export function variantsOf(jobPath: string, options: VariantOptions): Variants {
   const { prompt: prompts = [], deployment = [], set = [], rows, seed, ...flags } = options;
   const changes: Change[] = [
     ...[...new Set(prompts)].map((file) => ({
@@ -158,10 +160,14 @@ function promptIn(file: string): string {
   return text;
 }
 
-/** Checks all of them against the input before anything is sent. @throws UsageError with the option of one */
-export async function assertSound(variants: readonly Variant[], halt: Halt): Promise<void> {
-  const [first] = variants;
-  for (const { option, opened } of variants) {
+/**
+ * Checks all of them against the input before anything is sent.
+ * @returns the same, without a sample where that is the whole input
+ * @throws UsageError with the option of one
+ */
+export async function soundOnes([first, ...others]: Variants, halt: Halt): Promise<Variants> {
+  const sound = async (variant: Variant): Promise<Variant> => {
+    const { option, opened } = variant;
     const { settings } = opened;
     if (settings.input.path === '-')
       throw new UsageError(
@@ -169,7 +175,7 @@ export async function assertSound(variants: readonly Variant[], halt: Halt): Pro
         'try reads its input for each variant, and standard input can be read once',
         'Name a file with --input.',
       );
-    if (first !== undefined && inputOf(settings) !== inputOf(first.opened.settings))
+    if (inputOf(settings) !== inputOf(first.opened.settings))
       throw new UsageError(
         'try_other_input',
         `${option} reads other rows than the job, and variants are compared on the same`,
@@ -179,12 +185,17 @@ export async function assertSound(variants: readonly Variant[], halt: Halt): Pro
     try {
       const { format } = await planRows(settings, input.survey);
       checkSteps(settings, input.survey, format);
+      const part = { ...settings.input, sample: input.sample };
+      return { ...variant, opened: { ...opened, settings: { ...settings, input: part } } };
     } catch (error) {
       throw naming(option, error);
     } finally {
       input.discard();
     }
-  }
+  };
+  const all: Variants = [await sound(first)];
+  for (const variant of others) all.push(await sound(variant));
+  return all;
 }
 
 const inputOf = ({ input: { require: _, ...input } }: Settings): string => JSON.stringify(input);
