@@ -52,10 +52,9 @@ describe('the README', () => {
     for (const command of commands) {
       // The service's address is another's.
       const isCalled = command.startsWith('run') && !command.includes('--emulate');
-      const ended = await work.call([
-        ...command.split(' '),
-        ...(isCalled ? ['--emulate', '--overwrite'] : []),
-      ]);
+      const asked = ['--prompt', 'Classify the sentiment.', '--labels', 'positive,negative,neutral'];
+      const more = command.startsWith('init') ? asked : isCalled ? ['--emulate', '--overwrite'] : [];
+      const ended = await work.call([...command.split(' '), ...more]);
       expect(ended.code, `${command}\n${ended.stderr}`).toBe(0);
     }
     expect(work.records('out/reviews.emulated.csv')).toHaveLength(348);
