@@ -28,10 +28,13 @@ interface Options {
   readonly job?: string;
   readonly yes?: boolean;
   readonly force?: boolean;
+  readonly sample?: boolean;
 }
 
 const EXAMPLES = `
 Examples:
+  $ promptmill init --sample
+      writes jobs/sentiment.yaml and samples/reviews.csv, to try a run with
   $ promptmill init reviews.csv
       asks what to do with each row, and writes jobs/reviews.yaml
   $ promptmill init reviews.csv --yes --labels positive,negative,neutral \\
@@ -64,6 +67,7 @@ export function initCommand(exit: Exit): Command {
     .option('--job <file>', 'the job file to write (default: jobs/<name>.yaml)')
     .option('--yes', 'ask nothing: what is not given has its default')
     .option('--force', 'replace a job file that is there already')
+    .option('--sample', 'write a sample job and its reviews in place of that; needs nothing else')
     .addHelpText('after', EXAMPLES)
     .action(async (data: string | undefined, options: Options) => {
       const { stdin: input, stderr: output } = process;
@@ -84,6 +88,10 @@ interface Place {
  * @throws UsageError when nothing is written
  */
 export async function init(data: string | undefined, options: Options, place: Place): Promise<number> {
+  if (options.sample) {
+    saveSample(options.force === true, place);
+    return 0;
+  }
   const given = onlyOne(data, options);
   const questions = place.isTerminal && options.yes !== true ? new Questions(place) : null;
   try {
@@ -96,6 +104,26 @@ export async function init(data: string | undefined, options: Options, place: Pl
   } finally {
     questions?.close();
   }
+}
+
+const SAMPLE = ['jobs/sentiment.yaml', 'samples/reviews.csv'] as const;
+
+/** @throws UsageError as `save` */
+function saveSample(isForced: boolean, { output }: Place): void {
+  for (const path of SAMPLE) {
+    const text = readFileSync(packageFile(path), 'utf8');
+    const schema = schemaPath(path);
+    const own =
+      schema === null
+        ? text.replace(/^# yaml-language-server.*\n\n/, '')
+        : text.replace('../docs/job.schema.json', schema);
+    save(path, own, isForced);
+  }
+  output.write(
+    terminalText(
+      `${SAMPLE.join(' and ')} are written. What comes next:\n\n  promptmill run ${SAMPLE[0]} --emulate\n`,
+    ),
+  );
 }
 
 /** @param questions null when nobody can be asked: missing options then take their defaults, or are errors */

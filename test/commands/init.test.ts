@@ -138,6 +138,17 @@ describe('promptmill init with options', () => {
     );
   });
 
+  it('writes a sample job that runs, for who has nothing yet', async () => {
+    const { code, stderr } = await work.call(['init', '--sample']);
+    expect(code, stderr).toBe(0);
+    const next = / {2}promptmill (run .*)\n/.exec(stderr)?.[1] ?? '';
+    const run = await work.call([...next.split(' '), '--limit', '5']);
+    expect(run.code, run.stderr).toBe(0);
+    expect(work.records('out/reviews.emulated.csv')).toHaveLength(5);
+    expect((await work.call(['init', '--sample'])).stderr).toContain('jobs/sentiment.yaml');
+    expect((await work.call(['init', '--sample', '--force'])).code).toBe(0);
+  });
+
   it('replaces a file that is there only with --force', async () => {
     work.rows(2);
     work.write('mine.yaml', 'mine');

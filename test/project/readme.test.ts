@@ -27,8 +27,8 @@ describe('the README', () => {
   it('shows what the first of them ends with', async () => {
     link('jobs', 'samples');
     const { stderr } = await work.call(['run', 'jobs/sentiment.yaml', '--emulate']);
-    const [, shown = ''] = /^The first ends like this.*\n\n((?: {4}.*\n|\n)+)/m.exec(readme) ?? [];
-    expect(shown).toContain('rows with gold answered');
+    const [, shown = ''] = /^The first ends like this.*\n(?:.+\n)*\n((?: {4}.*\n|\n)+)/m.exec(readme) ?? [];
+    expect(shown).toContain('accuracy');
     expect(stderr).toContain(shown.replaceAll(/^ {4}/gm, '').trim());
   });
 
@@ -38,19 +38,42 @@ describe('the README', () => {
     for (const link of links) expect(() => readFileSync(join(root, link)), link).not.toThrow();
   });
 
-  it('shows commands that work', async () => {
+  it('is short', () => {
+    expect(readme.split('\n').length).toBeLessThanOrEqual(150);
+  });
+
+  it('shows commands for own data that work as they stand, in an empty folder', {
+    timeout: 300_000,
+  }, async () => {
+    const [, section = ''] = /^## Your own data\n([\s\S]*?)^## /m.exec(readme) ?? [];
+    work.write('reviews.csv', readFileSync(join(root, 'samples/reviews.csv')));
+    const commands = [...section.matchAll(/^ {4}npx promptmill (.*)$/gm)].flatMap((match) => match[1] ?? []);
+    expect(commands.map((command) => command.split(' ')[0])).toEqual(['init', 'check', 'run', 'run', 'run']);
+    for (const command of commands) {
+      // The service's address is another's.
+      const isCalled = command.startsWith('run') && !command.includes('--emulate');
+      const asked = ['--prompt', 'Classify the sentiment.', '--labels', 'positive,negative,neutral'];
+      const more = command.startsWith('init') ? asked : isCalled ? ['--emulate', '--overwrite'] : [];
+      const ended = await work.call([...command.split(' '), ...more]);
+      expect(ended.code, `${command}\n${ended.stderr}`).toBe(0);
+    }
+    expect(work.records('out/reviews.emulated.csv')).toHaveLength(348);
+  });
+
+  it('shows a job that works', async () => {
     const yaml = /```yaml\n([\s\S]*?)```/.exec(readme)?.[1] ?? '';
-    link('jobs');
     const job = work.write('own/reviews.yaml', yaml);
     work.write('reviews.csv', readFileSync(join(root, 'samples/reviews.csv')));
     const checked = await work.call(['check', job]);
     expect(checked.stderr).toContain('348 rows = 338 to send + 0 failing + 10 skipped');
-    const { code, stderr } = await work.call(['run', job, '--limit', '20', '--emulate']);
-    expect(code, stderr).toBe(0);
+  });
 
-    const piped =
-      `cat reviews.csv | gzip | zcat | '${process.execPath}' '${join(root, 'dist/cli.js')}'` +
-      ` run jobs/sentiment.yaml --emulate --input - --format csv --output -`;
+  it('and the page of operations show a pipe that works', async () => {
+    link('jobs');
+    work.write('reviews.csv', readFileSync(join(root, 'samples/reviews.csv')));
+    const page = readFileSync(join(root, 'docs/operations.md'), 'utf8');
+    const shown = /^ {4}zcat reviews.csv.gz \| npx promptmill (.*)$/m.exec(page)?.[1] ?? '';
+    const piped = `gzip -c reviews.csv | zcat | '${process.execPath}' '${join(root, 'dist/cli.js')}' ${shown}`;
     const { stdout } = await promisify(execFile)('sh', ['-c', piped], {
       cwd: work.folder,
       maxBuffer: 16 * 1024 * 1024,
@@ -60,7 +83,9 @@ describe('the README', () => {
 
   it('names every script it tells a developer to run', () => {
     const scripts = Object.keys(JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).scripts);
-    const named = [...readme.matchAll(/npm run ([\w:]+)/g)].flatMap((match) => match[1] ?? []);
+    const pages = readme + readFileSync(join(root, 'CONTRIBUTING.md'), 'utf8');
+    const named = [...pages.matchAll(/npm run ([\w:]+)/g)].flatMap((match) => match[1] ?? []);
+    expect(named.length).toBeGreaterThan(10);
     expect(named.filter((name) => !scripts.includes(name))).toEqual([]);
   });
 });

@@ -103,20 +103,18 @@ describe('a rehearsal looks like a run', () => {
   }
   const share = <T>(some: readonly T[], has: (one: T) => boolean) => some.filter(has).length / some.length;
 
-  it('of the sentiment job: its labels, all of them, and more often than not as English reviews are rated', async () => {
+  it('of the sentiment job: its labels, all of them, and as the reviews are rated', async () => {
     const results = (await rehearse('sentiment', 'review')).map(({ fields, given }) => ({
-      isEnglish: fields.get('language') === 'en',
       rating: Number(fields.get('rating')),
-      // Nothing says here how sure it is, so it abstains.
-      label: given.label,
+      label: given.values[0],
     }));
     for (const label of ['positive', 'negative', 'neutral']) {
-      expect(share(results, (result) => result.label === label)).toBeGreaterThan(0.2);
+      expect(share(results, (result) => result.label === label)).toBeGreaterThan(0.1);
     }
-    const opinions = results.filter(({ isEnglish, rating }) => isEnglish && rating > 0 && rating !== 3);
+    const opinions = results.filter(({ rating }) => rating > 0 && rating !== 3);
     const agrees = ({ rating, label }: { rating: number; label: unknown }) =>
       label === (rating > 3 ? 'positive' : 'negative');
-    expect(share(opinions, agrees)).toBeGreaterThan(0.5);
+    expect(share(opinions, agrees)).toBeGreaterThan(0.9);
   });
 
   it('of the extraction job: valid JSON, with what the messages say in so many characters', async () => {

@@ -80,8 +80,13 @@ export interface Opinion {
   readonly leaning: number;
 }
 
-/** `null` for a text without an English opinion word. Words after "but" count twice. */
+/** Stars beside the text say more than its words. */
+const STARS = /^stars?: ([1-5]) (?:of|out of) 5$/im;
+
+/** `null` for a text without stars or an English opinion word. Words after "but" count twice. */
 export function opinionOf(text: string): Opinion | null {
+  const stars = STARS.exec(text)?.[1];
+  if (stars !== undefined) return { tone: Number(stars) - 3, leaning: 0.5 * (Number(stars) - 3) };
   let [isSaid, sum, weight, negated, leaning, evidence] = [false, 0, 1, 0, 0, 0];
   for (const word of wordsOf(text)) {
     if (word === 'but' || word === 'however') weight = 2;
