@@ -249,7 +249,7 @@ function rowSection({ changed }: CompareReport, { columns, rows }: ChangedRows):
         : {
             name: named(name),
             isLong: name.startsWith('text'),
-            ...(name === 'b_is' && { choices: choicesIn(rows, i) }),
+            ...(name === 'b_is' && { isOutcome: true, choices: choicesIn(rows, i) }),
           },
     ),
     rows: rows.map((cells) => ({ cells: cells.map(withoutEcho), isToLookAt: true })),
