@@ -289,7 +289,7 @@ describe('the rows of a report', () => {
         'truth,status,mood,topic,text,error_code,error_message\n"{""mood"":""good""}",completed,bad,price,"{}",,\n',
       );
       const table = await read(path, summary(1), job(spec, 'truth'));
-      expect(table.rows[0]).toMatchObject({ outcome: 'wrong', gold: 'mood: good' });
+      expect(table.rows[0]).toMatchObject({ outcome: 'wrong', gold: '{"mood":"good"}' });
       expect(namesOf(table).slice(0, 2)).toEqual(['mood', 'topic']);
     });
   });
