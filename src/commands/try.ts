@@ -8,7 +8,7 @@ import { Halt } from '../core/halt.js';
 import { writeRequestedFile } from '../output/requested-file.js';
 import { show } from '../render/terminal.js';
 import { outputFiles } from '../resume/output-files.js';
-import { CONCURRENCY, concurrency, seed, wholeNumber } from './job.js';
+import { CONCURRENCY, seed, wholeNumber } from './job.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 import { answerAll, soundOnes, type Variant, type VariantOptions, variantsOf } from './variants.js';
 
@@ -47,7 +47,7 @@ export function tryCommand(exit: Exit): Command {
     .option('--input <file>', 'read rows from this file')
     .option('--format <format>', 'format of the input (default: from its name)')
     .option('--queue <url>', 'as of run')
-    .option(...CONCURRENCY, concurrency)
+    .option(...CONCURRENCY)
     .option('--emulate', 'call an emulator of the service on this machine instead of the service')
     .option('--html <file>', 'write the comparison as one page')
     .option('--overwrite', 'replace the file of --html')
