@@ -57,8 +57,15 @@ export const SET = [
 ] as const;
 
 export const SAMPLE = ['--sample <n>', 'only n rows, chosen at random', wholeNumber] as const;
-export const SEED = ['--seed <n>', 'other rows for --sample with each number (default: 0)', seed] as const;
-export const BY = ['--by <column>', 'as many rows for --sample of each value of this column'] as const;
+export const SEED = [
+  '--seed <n>',
+  'for --sample: another number chooses other rows (default: 0)',
+  seed,
+] as const;
+export const BY = [
+  '--by <column>',
+  'for --sample: equal numbers of rows for each value of this column',
+] as const;
 
 export function seed(value: string): number {
   if (/^\d{1,9}$/.test(value)) return Number(value);
