@@ -4,7 +4,7 @@ import { valueText } from '../core/json.js';
 import { type OutputRecord, outputAt, readOutput } from '../output/reader.js';
 import { columnsInTags } from '../prompt/template.js';
 
-/** By row number: what the prompt has of the row. A row whose record has none of it is missing. */
+/** By row number: the columns of the row that the prompt uses. Absent if its record has none of them. */
 export type ExampleTexts = { readonly [row: number]: string };
 
 /** Characters. */
