@@ -105,8 +105,8 @@ export async function judgeOf(
   const goldMap = job?.gold && job.goldMap ? { column: job.gold, map: job.goldMap } : undefined;
   // Properties of JSON are found by their place in one schema.
   const isAlike = specA?.kind === spec.kind && spec.kind !== 'json';
-  a.judgeBy({ spec: isAlike ? specA : spec, goldMap });
-  b.judgeBy({ spec, goldMap });
+  a.readAnswersBy({ spec: isAlike ? specA : spec, goldMap });
+  b.readAnswersBy({ spec, goldMap });
   const [id, bad] = [jobB?.reuse.id ?? jobA?.reuse.id ?? null, new BadCells()];
   const source = await goldSources(named, column, { output: output.name, spec, id, bad });
   return new Judge(
@@ -124,7 +124,7 @@ export async function judgeOf(
 const noAnswers = (output: string): UsageError =>
   new UsageError(
     'no_answer',
-    `it is not known which answers of ${output} are right: they are free texts, or no summary says what they are`,
+    `the answers of ${output} cannot be judged: they are free texts, or its summary is missing`,
     'Leave out --gold, or put the summary back beside the output.',
   );
 
