@@ -2,7 +2,7 @@ import { Command } from 'commander';
 import { summaryAt } from '../account/read-summary.js';
 import { costOf } from '../account/summary.js';
 import { NO_USAGE } from '../account/tally.js';
-import { type CompareReport, compareOutputs, wanted } from '../compare/compare-outputs.js';
+import { type CompareReport, compareOutputs, requestedFile } from '../compare/compare-outputs.js';
 import { type TriedVariant, type TryReport, tryDocument } from '../compare/try-document.js';
 import { Halt } from '../core/halt.js';
 import { writeRequestedFile } from '../output/requested-file.js';
@@ -67,7 +67,9 @@ async function tryVariants(
   const unchecked = variantsOf(jobPath, options);
   const outputs = unchecked.map(outputOf);
   const page =
-    html === undefined ? null : wanted('--html', '.html', { path: html, overwrite }, [...outputs, jobPath]);
+    html === undefined
+      ? null
+      : requestedFile('--html', '.html', { path: html, overwrite }, [...outputs, jobPath]);
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);
   try {
