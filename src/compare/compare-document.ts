@@ -32,7 +32,7 @@ export function compareDocument(
     lead: [
       { in: ['terminal'], blocks: sides.map((side) => text(side, { style: 'strong', isWhole: true })) },
       { in: ['html'], blocks: sides.map((side) => text(side, { style: 'muted' })) },
-      { tone: toneOf(report), blocks: leadTexts(report) },
+      { tone: report.changed === 0 || isDecided(report) ? 'good' : 'warn', blocks: leadTexts(report) },
       { in: ['html'], tone: 'good', blocks: [text(rowsText(report))] },
     ],
     sections: [
@@ -54,8 +54,7 @@ export function compareDocument(
 const sideName = ({ output, emulated }: CompareReport['a']): string =>
   `${output}${emulated ? REHEARSAL : ''}`;
 
-const toneOf = ({ changed, verdict }: CompareReport): 'good' | 'warn' =>
-  changed === 0 || (verdict !== null && verdict.says !== 'even') ? 'good' : 'warn';
+export const isDecided = ({ verdict }: CompareReport): boolean => verdict !== null && verdict.says !== 'even';
 
 /** The verdict, if there is one, and `812 rows were answered in both; 93.3 % of those agree` */
 function leadTexts({ answered: { rows, agreement }, verdict, changed, kappa }: CompareReport): Block[] {

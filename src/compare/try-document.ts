@@ -2,14 +2,14 @@ import type { StoredSummary } from '../account/summary.js';
 import { clipped, cost, count, counted, duration, share } from '../core/figures.js';
 import { type Document, facts, section, type Table, text } from '../render/document.js';
 import { REHEARSAL } from '../render/run-words.js';
-import { firstRows, interval } from './compare-document.js';
+import { firstRows, interval, isDecided } from './compare-document.js';
 import type { CompareReport } from './compare-outputs.js';
 import { verdictText } from './verdict-text.js';
 
 /** `promptmill try --json`. The first variant is the job as it is. */
 export interface TryReport {
   readonly variants: readonly TriedVariant[];
-  /** For calls of this command; the variants' own figures are what their answers cost, whoever asked for them. */
+  /** For the calls of this command. A variant's own cost includes answers that it took over. */
   readonly paid: Paid;
 }
 
@@ -60,9 +60,8 @@ export function tryDocument(
       },
       { in: ['html'], blocks: [text(first?.emulated ? REHEARSAL.trim() : '', { style: 'muted' })] },
       ...reports.map((report, i) => ({
-        tone:
-          report.verdict !== null && report.verdict.says !== 'even' ? ('good' as const) : ('warn' as const),
-        blocks: [text(saysOf(report, variants[i + 1]?.name ?? ''))],
+        tone: isDecided(report) ? ('good' as const) : ('warn' as const),
+        blocks: [text(resultText(report, variants[i + 1]?.name ?? ''))],
       })),
     ],
     sections: [
@@ -83,14 +82,14 @@ export function tryDocument(
   };
 }
 
-/** Which is better, as far as right answers say so; else how many answers are the same. */
-function saysOf({ verdict, rows, changed, agreement }: CompareReport, name: string): string {
+/** With gold which one is better, else how many answers are the same. */
+function resultText({ verdict, rows, changed, agreement }: CompareReport, name: string): string {
   if (verdict !== null) return verdictText(verdict, 'the job', name);
   const same = agreement === null ? '' : ` (${share(agreement)})`;
-  return `${name} answers ${count(rows - changed)} of ${counted(rows, 'row')} as the job does${same}, and ${count(changed)} in another way`;
+  return `${name} and the job agree on ${count(rows - changed)} of ${counted(rows, 'row')}${same}`;
 }
 
-/** Characters; the sentences above have names in full. */
+/** Characters; the sentences above the table have names in full. */
 const NAME = 30;
 
 function variantTable(variants: readonly TriedVariant[]): Table {

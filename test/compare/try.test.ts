@@ -22,7 +22,7 @@ it('try compares a prompt with that of the job on the same rows, and calls no ro
     place.work.call(['try', job, '--prompt', 'b.txt', '--rows', '5', ...flags], env);
   const first = await tried();
   expect(first.code, first.stderr).toBe(0);
-  expect(first.stderr).toContain('b.txt answers 3 of 5 rows as the job does (60.0 %), and 2 in another way');
+  expect(first.stderr).toContain('b.txt and the job agree on 3 of 5 rows (60.0 %)');
   expect(first.stderr).toMatch(
     /row {2}job {2}b\.txt {12}input\n1 {4}yes {2}no {15}1\n2 {4}yes {2}\(invalid\) never {2}2\n/,
   );
