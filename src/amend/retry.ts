@@ -30,19 +30,19 @@ type RetryResult = RunResult & Required<Pick<RunResult, 'retried'>>;
  * Calls rows of a finished output again with the current job, and replaces their records. It is a small run
  * with its own part file and manifest: the output is unchanged until the end, and the same call resumes after
  * a crash.
- * @param asked settings of the job, with this output, and the selection as text in `retry`
+ * @param given settings of the job, with this output, and the selection as text in `retry`
  * @throws UsageError when it cannot start; then nothing was sent
  */
 export async function retryOutput(
-  asked: Settings,
+  given: Settings,
   selection: Selection,
   context: OfflineContext,
 ): Promise<RetryResult> {
   let retried = 0;
-  const result = await runJob(asked, context, async (target) => {
-    assertSameRows(target, asked);
+  const result = await runJob(given, context, async (target) => {
+    assertSameRows(target, given);
     const before = await summaryOf(target);
-    const settings = { ...asked, input: { ...asked.input, sample: before.sample ?? null } };
+    const settings = { ...given, input: { ...given.input, sample: before.sample ?? null } };
     assertSameService(before, settings);
     const job = amendingJob(settings, before);
     return {

@@ -81,14 +81,14 @@ export async function beginExecution(
   found: OutputTarget | null,
   input: SurveyedInput,
   header: string,
-  asked: Settings,
+  given: Settings,
   context: BeginContext,
   tell: (begun: RunStart) => void,
 ): Promise<Execution> {
   const { halt, say } = context;
   const now = new Date();
   // A sample of all rows is no sample.
-  const settings = { ...asked, input: { ...asked.input, sample: input.sample } };
+  const settings = { ...given, input: { ...given.input, sample: input.sample } };
   const print = fingerprint(settings, input.survey.sha256);
   const target = await settleTarget(found, settings, print, now);
   const manifest = beginManifest(target, settings, print, now);

@@ -83,13 +83,11 @@ const SCHEMA_WORDS = {
 };
 
 /** `9 to 12`, or a single figure. */
-function between(
+const between = (
   { least, most }: Range,
   figure: (value: number, unit?: string) => string,
   unit?: string,
-): string {
-  return least === most ? figure(least, unit) : `${figure(least)} to ${figure(most, unit)}`;
-}
+): string => `${least === most ? '' : `${figure(least)} to `}${figure(most, unit)}`;
 
 /** `10 without review: lines 3, 8, 12, 40, 77 and 5 more` */
 function skippedText({ code, rows, examples }: Finding): string {
