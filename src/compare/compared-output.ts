@@ -109,8 +109,8 @@ export class ComparedOutput {
   }
 
   /** From now on its records have answers that can be judged. */
-  judgeBy({ spec, goldMap }: Pick<RecordedJob, 'spec' | 'goldMap'>): void {
-    this.job = { ...this.job, spec, answer: answerReader(spec), goldMap };
+  judgeBy({ spec, gold }: Pick<RecordedJob, 'spec' | 'gold'>): void {
+    this.job = { ...this.job, spec, answer: answerReader(spec), gold };
   }
 
   get inputColumns(): readonly string[] {
