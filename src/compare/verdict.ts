@@ -99,8 +99,8 @@ export async function judgeOf(
   const job = [jobB, jobA].find((each) => each !== null && each.gold !== null) ?? null;
   const [column = job?.gold ?? null] = named;
   if (column === null) return null;
-  const gold = (job && goldColumns(job)) ?? undefined;
-  const columns = gold?.name === column ? gold.columns : [column];
+  const own = job && goldColumns(job);
+  const columns = own?.name === column ? own.columns : [column];
   const hasAll = (one: ComparedOutput): boolean => columns.every((name) => one.has(name));
   const [output, side] = hasAll(b) || !hasAll(a) ? ([b, 'b'] as const) : ([a, 'a'] as const);
   const isAsked = named.length > 0;
@@ -113,6 +113,7 @@ export async function judgeOf(
   }
   // Properties of JSON are found by their place in one schema.
   const isAlike = specA?.kind === spec.kind && spec.kind !== 'json';
+  const gold = (job && goldColumns({ ...job, answer: spec })) ?? undefined;
   a.judgeBy({ spec: isAlike ? specA : spec, gold });
   b.judgeBy({ spec, gold });
   const [id, bad] = [jobB?.reuse.id ?? jobA?.reuse.id ?? null, new BadCells()];
