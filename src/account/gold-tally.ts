@@ -120,9 +120,9 @@ export class GoldCounter {
     this.#addPair(gold.label, null, row);
   }
 
-  /** Offers a row that was added with its label as an example, because rows before it may have abstained. */
-  stay(gold: Gold, label: string, row: number): void {
-    if (gold.kind === 'label') this.#pairs?.show(gold.label, label, row);
+  /** For a row that was added with its label: examples before it may have been moved to abstained. */
+  addExample(gold: Gold, label: string, row: number): void {
+    if (gold.kind === 'label') this.#pairs?.addExample(gold.label, label, row);
   }
 
   get all(): number {
@@ -203,10 +203,12 @@ export class GoldCounter {
       const known = this.#properties.get(value.name);
       if (known === undefined && this.#properties.size >= MOST_PROPERTIES) continue;
       const { rows, right, pairs } = known ?? {
-        ...{ rows: 0, right: 0, pairs: value.isNamed ? new PairCounter(NO_PAIRS) : undefined },
+        rows: 0,
+        right: 0,
+        pairs: value.isNamed ? new PairCounter(NO_PAIRS) : undefined,
       };
-      const said = answer.problem === null ? valueName(answer.values[value.place]) : null;
-      pairs?.add(valueName(value.right), said, row);
+      const answered = answer.problem === null ? valueName(answer.values[value.place]) : null;
+      pairs?.add(valueName(value.right), answered, row);
       this.#properties.set(value.name, {
         rows: rows + 1,
         right: right + (isRight(value, answer) ? 1 : 0),
@@ -239,7 +241,7 @@ class PairCounter {
   add(right: string | null, answered: string | null, row: number | null): void {
     const pair = this.#pair(right, answered);
     this.#counts.set(pair, (this.#counts.get(pair) ?? 0) + 1);
-    if (row !== null) this.show(right, answered, row);
+    if (row !== null) this.addExample(right, answered, row);
   }
 
   remove(right: string, answered: string, row: number): void {
@@ -250,8 +252,8 @@ class PairCounter {
     else this.#examples.delete(pair);
   }
 
-  /** Of rows offered in any order, and more than once, the first stay. */
-  show(right: string | null, answered: string | null, row: number): void {
+  /** Keeps the first rows. They may come in any order, and more than once. */
+  addExample(right: string | null, answered: string | null, row: number): void {
     if (right === answered) return;
     const pair = this.#pair(right, answered);
     const known = this.#examples.get(pair) ?? [];
@@ -304,13 +306,14 @@ export function confusionOf({ labels, counts, several }: LabelPairs): Confusion 
 
 const NONE = '(none)';
 
-/** Told apart from a label of this name. */
-export const noneBeside = (labels: readonly string[]): string => (labels.includes(NONE) ? `(${NONE})` : NONE);
+/** `((none))` if a label has this name. */
+export const noneNameFor = (labels: readonly string[]): string =>
+  labels.includes(NONE) ? `(${NONE})` : NONE;
 
-/** The most frequent pairs that differ, equals by name. */
+/** The most frequent pairs that differ; ties by name. */
 export function confusionsOf({ labels, counts, examples = {} }: LabelPairs) {
   const nameOf = (place: string): string =>
-    place === '' ? noneBeside(labels) : (labels[Number(place)] ?? '');
+    place === '' ? noneNameFor(labels) : (labels[Number(place)] ?? '');
   return Object.entries(counts)
     .map(([pair, rows]) => {
       const [right = '', answered = ''] = pair.split(',');

@@ -5,7 +5,7 @@ import {
   type GoldTally,
   MOST_LABELS,
   MOST_VALUES,
-  noneBeside,
+  noneNameFor,
 } from './gold-tally.js';
 import {
   BINS,
@@ -157,7 +157,7 @@ const NO_LABELS: Confusion = { labels: [], counts: [], none: [] };
 function pairsOf({ labels, counts, none }: Confusion): Scores['confusion'] {
   const pairs = labels.map((_, right) => {
     const row = [...(counts[right] ?? []), none[right] ?? 0];
-    const names = [...labels, noneBeside(labels)];
+    const names = [...labels, noneNameFor(labels)];
     return Object.fromEntries(names.flatMap((name, i) => (row[i] ? [[name, row[i]]] : [])));
   });
   return Object.fromEntries(

@@ -283,9 +283,12 @@ export interface SummaryParts
 }
 
 /** One of several endpoints: what the tally does not have. */
-interface EndpointFigures {
+interface PricedEndpoint {
   readonly name: string;
   readonly prices: Prices | null;
+}
+
+interface EndpointFigures extends PricedEndpoint {
   readonly calls: number;
   readonly rate_limited: number;
 }
@@ -458,7 +461,7 @@ export function moneyOf(
 /** Null where an endpoint has no prices. */
 export function paidFor(
   tally: Pick<Tally, 'usage' | 'endpoints' | 'tiers'>,
-  { prices, byEndpoint }: Pick<SummaryParts, 'prices' | 'byEndpoint'>,
+  { prices, byEndpoint }: Pick<SummaryParts, 'prices'> & { byEndpoint?: readonly PricedEndpoint[] },
 ): number | null {
   const { usage, endpoints: used = {} } = tally;
   if (byEndpoint === undefined)

@@ -320,9 +320,9 @@ export class AbstainingTally {
     if (gold !== null) this.#golds.abstain(gold, label, row);
   }
 
-  /** The row keeps its label. */
-  stay(label: string, gold: Gold | null, row: number): void {
-    if (gold !== null) this.#golds.stay(gold, label, row);
+  /** For a row that keeps its label. */
+  addExample(label: string, gold: Gold | null, row: number): void {
+    if (gold !== null) this.#golds.addExample(gold, label, row);
   }
 
   toTally(): Tally {

@@ -249,7 +249,10 @@ const isNone = (text: string | undefined): boolean => text?.toLowerCase() === NO
 function jsonGold({ columns, shape, named = () => [] }: AnswerReader): CellReader {
   const few = new Set(named([]).map(([name]) => name));
   const goldValue = (name: string, right: Json): GoldValue => ({
-    ...{ name, place: columns.indexOf(name), right, isNamed: few.has(name) },
+    name,
+    place: columns.indexOf(name),
+    right,
+    isNamed: few.has(name),
   });
   return (cell) => {
     const found = typeof cell === 'string' ? exactOr(cell, undefined) : cell;

@@ -43,7 +43,10 @@ export function jsonReader({ schema, repair }: Extract<AnswerSpec, { kind: 'json
   const valid = (json: string): Answer => {
     const found = parseExact(json);
     const of = (values: readonly Json[]): Answer => ({
-      ...{ values, counted: ['valid'], properties: named(values), problem: null },
+      values,
+      counted: ['valid'],
+      properties: named(values),
+      problem: null,
     });
     if (properties.length === 0) return of([found]);
     const member = (name: string): Json =>

@@ -10,7 +10,7 @@ import { checkJob } from '../run/check/check-job.js';
 import { type CheckReport, checkExitCode } from '../run/check/check-report.js';
 import { assertProgram } from '../run/on-finish.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
-import { BY, CONCURRENCY, concurrency, openJob, SAMPLE, SEED, SET, seed, wholeNumber } from './job.js';
+import { BY, CONCURRENCY, openJob, SAMPLE, SEED, SET, wholeNumber } from './job.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
 interface Options
@@ -44,11 +44,11 @@ export function checkCommand(exit: Exit): Command {
       '--format <format>',
       `format of the input: ${either(INPUT_FORMAT_NAMES)} (default: from its name)`,
     )
-    .option(...CONCURRENCY, concurrency)
+    .option(...CONCURRENCY)
     .option(...SET)
     .option('--limit <n>', 'only the first n rows', wholeNumber)
-    .option(...SAMPLE, wholeNumber)
-    .option(...SEED, seed)
+    .option(...SAMPLE)
+    .option(...SEED)
     .option(...BY)
     .option('--json', 'print the report as JSON on standard output')
     .option('--quiet', 'print no progress, and only the report of --json')

@@ -35,27 +35,37 @@ export function openAnswered(found: FoundOutput, named: string | undefined): Ans
   );
 }
 
+/** For an option that may be repeated. */
+const repeated = (value: string, before: readonly string[] = []): readonly string[] => [...before, value];
+
 export const GOLD = [
   '--gold <file|column>',
   'where the right answers are; several: the first that has one (default: answer.gold)',
-  (named: string, before: readonly string[] = []): readonly string[] => [...before, named],
+  repeated,
 ] as const;
 
-export const CONCURRENCY = ['--concurrency <n>', 'most calls in flight at once, or auto'] as const;
+export const CONCURRENCY = [
+  '--concurrency <n>',
+  'most calls in flight at once, or auto',
+  (value: string): Concurrency => (value === 'auto' ? value : wholeNumber(value)),
+] as const;
 
 export const SET = [
   '--set <path=value>',
   'another value for a field of the job file: parameters.temperature=0.7; may be repeated',
-  (text: string, before: readonly string[] = []): readonly string[] => [...before, text],
+  repeated,
 ] as const;
 
-export function concurrency(value: string): Concurrency {
-  return value === 'auto' ? value : wholeNumber(value);
-}
-
-export const SAMPLE = ['--sample <n>', 'only n rows, chosen at random'] as const;
-export const SEED = ['--seed <n>', 'other rows for --sample with each number (default: 0)'] as const;
-export const BY = ['--by <column>', 'as many rows for --sample of each value of this column'] as const;
+export const SAMPLE = ['--sample <n>', 'only n rows, chosen at random', wholeNumber] as const;
+export const SEED = [
+  '--seed <n>',
+  'for --sample: another number chooses other rows (default: 0)',
+  seed,
+] as const;
+export const BY = [
+  '--by <column>',
+  'for --sample: equal numbers of rows for each value of this column',
+] as const;
 
 export function seed(value: string): number {
   if (/^\d{1,9}$/.test(value)) return Number(value);

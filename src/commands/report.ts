@@ -134,7 +134,8 @@ function jobOf({ summary }: FoundRun, named: string | undefined): ReportJob | nu
   const file = named ?? summary.job_file;
   let why = 'the summary names no job file';
   try {
-    if (file !== undefined) return reportJob(openJob(file, {}).settings);
+    const set = named === undefined ? summary.job_set : [];
+    if (file !== undefined) return reportJob(openJob(file, { set }).settings);
   } catch (error) {
     if (named !== undefined || !(error instanceof UsageError)) throw error;
     why = error.message;

@@ -7,7 +7,7 @@ import { retryOf } from '../library/output-job.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
 import { QUEUE_FORMS } from '../store/open.js';
 import type { UnderWay } from './exit-message.js';
-import { CONCURRENCY, concurrency, openJob } from './job.js';
+import { CONCURRENCY, openJob } from './job.js';
 import { runHere } from './run.js';
 import type { Exit } from './signals.js';
 
@@ -44,7 +44,7 @@ export function retryCommand(exit: Exit, underWay: UnderWay): Command {
     .option('--input <file>', 'where the input is now (default: where the summary says)')
     .option('--format <format>', `its format: ${either(INPUT_FORMAT_NAMES)} (default: from its name)`)
     .option('--queue <url>', `${QUEUE_FORMS} (default: embedded)`)
-    .option(...CONCURRENCY, concurrency)
+    .option(...CONCURRENCY)
     .option('--emulate', 'call an emulator of the service on this machine instead of the service')
     .option('--no-work', 'leave the calls to `promptmill work` processes')
     .option('--restart', 'discard an unfinished retry and begin another')

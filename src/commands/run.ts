@@ -20,7 +20,7 @@ import { INPUT_FORMAT_NAMES } from '../source/format.js';
 import { withoutPassword } from '../store/address.js';
 import { QUEUE_FORMS } from '../store/open.js';
 import type { UnderWay } from './exit-message.js';
-import { BY, CONCURRENCY, concurrency, openJob, SAMPLE, SEED, SET, seed, wholeNumber } from './job.js';
+import { BY, CONCURRENCY, openJob, SAMPLE, SEED, SET, wholeNumber } from './job.js';
 import { createLog } from './log.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
@@ -62,11 +62,11 @@ export function runCommand(exit: Exit, underWay: UnderWay): Command {
     )
     .option('--output <file>', `write records to this file, ${OUTPUT_ENDINGS}; - is standard output`)
     .option('--queue <url>', `${QUEUE_FORMS} (default: embedded)`)
-    .option(...CONCURRENCY, concurrency)
+    .option(...CONCURRENCY)
     .option(...SET)
     .option('--limit <n>', 'only the first n rows', wholeNumber)
-    .option(...SAMPLE, wholeNumber)
-    .option(...SEED, seed)
+    .option(...SAMPLE)
+    .option(...SEED)
     .option(...BY)
     .option('--emulate', 'call an emulator of the service on this machine instead of the service')
     .option('--no-work', 'leave the calls to `promptmill work` processes')

@@ -2,15 +2,15 @@ import { Command } from 'commander';
 import { summaryAt } from '../account/read-summary.js';
 import { costOf } from '../account/summary.js';
 import { NO_USAGE } from '../account/tally.js';
-import { type CompareReport, compareOutputs, wanted } from '../compare/compare-outputs.js';
+import { type CompareReport, compareOutputs, requestedFile } from '../compare/compare-outputs.js';
 import { type TriedVariant, type TryReport, tryDocument } from '../compare/try-document.js';
 import { Halt } from '../core/halt.js';
 import { writeRequestedFile } from '../output/requested-file.js';
 import { show } from '../render/terminal.js';
 import { outputFiles } from '../resume/output-files.js';
-import { CONCURRENCY, concurrency, seed, wholeNumber } from './job.js';
+import { CONCURRENCY, seed, wholeNumber } from './job.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
-import { answerAll, soundOnes, type Variant, type VariantOptions, variantsOf } from './variants.js';
+import { answerAll, checkVariants, type Variant, type VariantOptions, variantsOf } from './variants.js';
 
 interface Options extends VariantOptions {
   readonly html?: string;
@@ -28,10 +28,10 @@ Examples:
   $ promptmill try jobs/sentiment.yaml --prompt shorter.txt --emulate
 
 Each variant has an output beside that of the job: reviews.try-job.csv, and
-reviews.try-shorter-1a2b3c.csv with …-changed.csv, the rows that it answers in
-another way. limits.budget holds for all variants together. The same command
-goes on where it was stopped, and a further try calls no row anew whose request
-and settings are the same. Exit codes: 0 compared; 2 did not start; 3 stopped
+reviews.try-shorter-1a2b3c.csv with …-changed.csv, the rows whose answers differ.
+limits.budget holds for all variants together. The same command goes on where it
+was stopped, and a further try calls no row again whose request and settings are
+the same. Exit codes: 0 compared; 2 did not start; 3 stopped
 early; 130, 143 interrupted.
 `;
 
@@ -42,12 +42,12 @@ export function tryCommand(exit: Exit): Command {
     .option('--prompt <file...>', 'another prompt: a template, as in the job')
     .option('--deployment <name...>', 'another deployment')
     .option('--set <path=value...>', 'another value of a field of the job: parameters.temperature=0.7')
-    .option('--rows <n>', 'on so many rows, chosen at random', wholeNumber, 100)
-    .option('--seed <n>', 'other rows with each number', seed, 0)
+    .option('--rows <n>', 'number of rows, chosen at random', wholeNumber, 100)
+    .option('--seed <n>', 'another number chooses other rows', seed, 0)
     .option('--input <file>', 'read rows from this file')
     .option('--format <format>', 'format of the input (default: from its name)')
     .option('--queue <url>', 'as of run')
-    .option(...CONCURRENCY, concurrency)
+    .option(...CONCURRENCY)
     .option('--emulate', 'call an emulator of the service on this machine instead of the service')
     .option('--html <file>', 'write the comparison as one page')
     .option('--overwrite', 'replace the file of --html')
@@ -64,28 +64,30 @@ async function tryVariants(
   { html, overwrite = false, json, ...options }: Options,
   exit: Exit,
 ): Promise<number> {
-  const asked = variantsOf(jobPath, options);
-  const outputs = asked.map(({ opened }) => opened.settings.output.path);
+  const unchecked = variantsOf(jobPath, options);
+  const outputs = unchecked.map(outputOf);
   const page =
-    html === undefined ? null : wanted('--html', '.html', { path: html, overwrite }, [...outputs, jobPath]);
+    html === undefined
+      ? null
+      : requestedFile('--html', '.html', { path: html, overwrite }, [...outputs, jobPath]);
   const halt = new Halt();
   const release = haltOnSignals(halt, exit);
   try {
-    const variants = await soundOnes(asked, halt);
+    const variants = await checkVariants(unchecked, halt);
     const [first, ...others] = variants;
-    const answered = await answerAll(variants, halt);
-    if (typeof answered === 'number') return answered;
+    const paid = await answerAll(variants, halt);
+    if (typeof paid === 'number') return paid;
     const reports: CompareReport[] = [];
-    for (const { opened, changed: path } of others) {
-      const [a, b] = [first, { opened }].map((each) => each.opened.settings.output.path);
-      const changed = { path, overwrite: true };
-      reports.push(await compareOutputs(a ?? '', b ?? '', { changed, signal: halt.signal }));
+    for (const other of others) {
+      const changed = { path: other.changed, overwrite: true };
+      const both = [outputOf(first), outputOf(other)] as const;
+      reports.push(await compareOutputs(...both, { changed, signal: halt.signal }));
     }
     const tried = variants.map((variant, i) => triedVariant(variant, reports[i - 1] ?? null));
-    const report: TryReport = { variants: tried, paid: answered };
-    const files = variants.flatMap(({ name, opened, changed }) => [
-      [name, opened.settings.output.path] as const,
-      ...(name === first.name ? [] : [[`${name}, changed rows`, changed] as const]),
+    const report: TryReport = { variants: tried, paid };
+    const files = variants.flatMap((variant) => [
+      [variant.name, outputOf(variant)] as const,
+      ...(variant === first ? [] : [[`${variant.name}, changed rows`, variant.changed] as const]),
     ]);
     const document = tryDocument(report, reports, files);
     if (page !== null) {
@@ -103,13 +105,15 @@ async function tryVariants(
   }
 }
 
+const outputOf = ({ opened }: Variant): string => opened.settings.output.path;
+
 /** @throws Error when the summary of a run that has just ended is gone */
 function triedVariant({ name, opened }: Variant, report: CompareReport | null): TriedVariant {
   const { output, budgetPrices } = opened.settings;
   const summary = summaryAt(outputFiles(output.path).summary);
   if (summary === null) throw new Error(`${output.path} has no summary`);
   const { rows, scores, answers_invalid, answers_refused, usage, latency_ms, emulated, currency } = summary;
-  // What an answer cost the run that asked for it. Of several endpoints, the dearest counts.
+  // Answers taken over cost what the run that called paid; of several endpoints, at the highest prices.
   const taken = summary.details.tally.reused?.usage ?? NO_USAGE;
   const cost = budgetPrices.prices === null ? 0 : costOf(taken, budgetPrices.prices);
   const { better = null, worse = null, p = null } = report?.verdict ?? {};

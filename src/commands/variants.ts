@@ -15,12 +15,11 @@ import { type OpenedJob, openedJob } from '../library/opened-job.js';
 import { runOpened } from '../library/run-opened.js';
 import { marked, stemOf } from '../output/output-name.js';
 import { sha256Of } from '../output/plain-file.js';
-import { NO_TOKENS } from '../pace/budget.js';
 import { escapeControls, terminalText } from '../render/terminal-text.js';
 import { changedParts, fingerprint } from '../resume/fingerprint.js';
 import { readManifest } from '../resume/manifest.js';
 import { outcomesPath } from '../resume/outcome-file.js';
-import { filledPaths, outputFiles } from '../resume/output-files.js';
+import { filledPaths, outputFiles, PLACEHOLDER } from '../resume/output-files.js';
 import { checkSteps } from '../run/finishing.js';
 import { openInput } from '../run/input.js';
 import { runJob } from '../run/pipeline.js';
@@ -37,27 +36,24 @@ export interface VariantOptions
   readonly seed: number;
 }
 
-/** A job as it is, or with one thing changed: a run of its own, with an output beside that of the job. */
+/** The job as it is, or with one change. It is a run with its own output, beside the job's. */
 export interface Variant {
   readonly name: string;
   /** As typed, for messages; empty for the job as it is. */
   readonly option: string;
   readonly opened: OpenedJob;
-  /** CSV of the rows that it answers in another way than the job. */
+  /** CSV of the rows whose answer differs from the job's. */
   readonly changed: string;
 }
 
 type Variants = [Variant, ...Variant[]];
 
-/** What an option changes in the job. */
 interface Change extends Pick<Variant, 'name' | 'option'> {
   /** Begins the name of its output. */
   readonly file: string;
   readonly prompt?: string;
   readonly set?: readonly string[];
 }
-
-const AS_IT_IS: Change = { name: 'job', option: '', file: 'job' };
 
 /**
  * The job as it is comes first.
@@ -72,7 +68,7 @@ export function variantsOf(jobPath: string, options: VariantOptions): Variants {
     })),
     ...[...new Set(deployment)].map((name) => ({
       ...{ name, option: `--deployment ${name}`, file: name },
-      // The model of the job's deployment is perhaps not that of this one.
+      // The new deployment may have another model.
       set: [`service.deployment=${JSON.stringify(name)}`, 'service.model=null'],
     })),
     ...[...new Set(set)].map((text) => ({ name: text, option: `--set ${text}`, file: text, set: [text] })),
@@ -80,7 +76,7 @@ export function variantsOf(jobPath: string, options: VariantOptions): Variants {
   if (changes.length === 0)
     throw new UsageError(
       'try_needs_variant',
-      'try compares the job with variants of it, and none is named',
+      'try compares the job with variants of it, but none is named',
       'Name at least one, with --prompt, --deployment or --set.',
     );
   const environment = readEnvironment(process.env);
@@ -88,14 +84,14 @@ export function variantsOf(jobPath: string, options: VariantOptions): Variants {
   if (first.messages !== null && prompts.length > 0)
     throw new UsageError(
       'try_needs_prompt',
-      `${jobPath} has messages, and --prompt stands for the field prompt`,
+      `${jobPath} has messages, and --prompt replaces the field prompt`,
       'Write the last message as prompt and the others as system, or change a message with --set messages.0.content=….',
     );
   const usual = openedJob(first, environment, { ...flags, emulate: false }).settings.output.path;
   const stem = stemOf((first.output.path ?? usual).replaceAll(PLACEHOLDER, 'try'));
   const [sample = null] = filledPaths(openedJob(first, environment, flags).settings.output.path, '');
   const sampled = sample && summaryAt(outputFiles(sample).summary);
-  const variant = ({ name, option, file, prompt, set }: Change): Variant => {
+  const made = ({ name, option, file, prompt, set }: Change): Variant => {
     const { onFinish: _, schedule: __, ...job } = readJobFile(jobPath, environment, set);
     const { settings, ...opened } = openedJob(
       { ...job, ...(prompt !== undefined && { prompt }) },
@@ -125,22 +121,19 @@ export function variantsOf(jobPath: string, options: VariantOptions): Variants {
       changed: place('-changed.csv'),
     };
   };
-  return [variant(AS_IT_IS), ...changes.map((change) => named(change.option, () => variant(change)))];
+  const variant = (change: Change): Variant => {
+    try {
+      return made(change);
+    } catch (error) {
+      throw naming(change.option, error);
+    }
+  };
+  return [made({ name: 'job', option: '', file: 'job' }), ...changes.map(variant)];
 }
-
-const PLACEHOLDER = /\{\{\s*(?:date|run)\s*\}\}/g;
 
 const hashOf = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 6);
 
-/** @throws UsageError of the work, which then names the option of its variant */
-function named<T>(option: string, work: () => T): T {
-  try {
-    return work();
-  } catch (error) {
-    throw naming(option, error);
-  }
-}
-
+/** An error of one variant, with its option. */
 function naming(option: string, error: unknown): unknown {
   if (!(error instanceof UsageError) || error.message.startsWith(option)) return error;
   return new UsageError(error.code, `${option}: ${error.message}`, error.hint);
@@ -165,8 +158,8 @@ function promptIn(file: string): string {
  * @returns the same, without a sample where that is the whole input
  * @throws UsageError with the option of one
  */
-export async function soundOnes([first, ...others]: Variants, halt: Halt): Promise<Variants> {
-  const sound = async (variant: Variant): Promise<Variant> => {
+export async function checkVariants([first, ...others]: Variants, halt: Halt): Promise<Variants> {
+  const checked = async (variant: Variant): Promise<Variant> => {
     const { option, opened } = variant;
     const { settings } = opened;
     if (settings.input.path === '-')
@@ -178,7 +171,7 @@ export async function soundOnes([first, ...others]: Variants, halt: Halt): Promi
     if (inputOf(settings) !== inputOf(first.opened.settings))
       throw new UsageError(
         'try_other_input',
-        `${option} reads other rows than the job, and variants are compared on the same`,
+        `${option} reads other rows than the job, but all variants must answer the same rows`,
         'Compare the outputs of two runs with promptmill compare.',
       );
     const input = await openInput(settings, { stdin: process.stdin, halt });
@@ -193,63 +186,68 @@ export async function soundOnes([first, ...others]: Variants, halt: Halt): Promi
       input.discard();
     }
   };
-  const all: Variants = [await sound(first)];
-  for (const variant of others) all.push(await sound(variant));
+  const all: Variants = [await checked(first)];
+  for (const variant of others) all.push(await checked(variant));
   return all;
 }
 
 const inputOf = ({ input: { require: _, ...input } }: Settings): string => JSON.stringify(input);
 
-/** What is on disk of a variant. */
-interface Begun {
+interface VariantState extends Variant {
   /** Every row is answered. */
-  readonly isDone: boolean;
+  isDone: boolean;
+  /** How its run begins. */
   readonly flags: Pick<Settings, 'restart' | 'overwrite'>;
-  /** The run that others take answers from; null for none. */
-  readonly run: string | null;
-  readonly spent: Spent;
+  /** The run whose answers are on disk; null for none. */
+  run: string | null;
+  spent: Spent;
 }
 
 interface Spent {
   readonly paid: Paid;
   /** As the budget counts, for all of its calls. */
-  readonly billed: Tokens;
+  readonly billed: { readonly tokens: number; readonly cost: number };
 }
 
-const NOTHING: Spent = { paid: { calls: 0, tokens: 0, cost: 0 }, billed: NO_TOKENS };
+const NOTHING: Spent = { paid: { calls: 0, tokens: 0, cost: 0 }, billed: { tokens: 0, cost: 0 } };
 
 /**
- * Calls what is not answered yet, by itself or by another variant, one variant after the other and under one
- * budget.
+ * Runs one variant after the other under one budget, and calls only rows that none of them has answered.
  * @returns what was paid, or an exit code when it stopped early
  */
-export async function answerAll(variants: readonly Variant[], halt: Halt): Promise<Paid | number> {
-  const begun: Begun[] = [];
-  for (const { opened } of variants) begun.push(await begunOf(opened.settings));
-  let paid = NOTHING.paid;
-  for (const [i, { name, opened }] of variants.entries()) {
-    const { isDone, flags, spent: before } = begun[i] ?? (await begunOf(opened.settings));
+export async function answerAll(variants: Variants, halt: Halt): Promise<Paid | number> {
+  const { budget } = variants[0].opened.settings.limits;
+  const states: VariantState[] = [];
+  for (const variant of variants) states.push(await stateOf(variant));
+  let { paid } = NOTHING;
+  for (const state of states) {
+    const { name, opened } = state;
     const { settings } = opened;
     const say = (text: string): boolean => process.stderr.write(terminalText(`${name}: ${text}\n`));
-    if (isDone) {
+    if (state.isDone) {
       say(`${settings.output.path} is answered already`);
       continue;
     }
-    const others = begun.map(({ spent }, j) => (j === i ? NOTHING : spent));
-    const left = budgetLeft(variants, others);
+    const left =
+      budget &&
+      budgetLeft(
+        budget,
+        states.filter((each) => each !== state),
+      );
     if (left !== null && left.used !== '') say(`limits.budget is for all variants together: ${left.used}`);
     const limits = { ...settings.limits, budget: left?.budget ?? null };
     say(`calling ${settings.endpoint.deployment} for ${settings.output.path}`);
-    // Its own run goes on, and knows what it has.
-    const runs = begun.flatMap(({ run }, j) => (run === null || (j === i && !flags.overwrite) ? [] : [run]));
-    const known = [...settings.reuse.known, ...runs.map((run) => outcomesOf(settings, run))];
-    const reuse = { ...settings.reuse, known };
+    // A run that goes on has its own answers.
+    const others = states.filter((each) => each !== state || state.flags.overwrite);
+    const runs = others.flatMap(({ run }) => (run === null ? [] : [outcomesOf(settings, run)]));
+    const reuse = { ...settings.reuse, known: [...settings.reuse.known, ...runs] };
     const context = { halt, log: createLog(settings.logLevel), env: process.env };
-    const run = { ...opened, settings: { ...settings, ...flags, limits, reuse } };
+    const run = { ...opened, settings: { ...settings, ...state.flags, limits, reuse } };
     const { summary, halted } = await runOpened(run, context, runJob);
-    const now = spentBy({ tally: summary.details.tally, ...summary }, summary.details.state, settings);
-    begun[i] = { isDone: true, flags, run: summary.run, spent: now };
-    paid = withPaid(withPaid(paid, now.paid, 1), before.paid, -1);
+    const { tally, state: tokens } = summary.details;
+    const now = spentBy(tally, summary.calls, tokens, settings);
+    paid = withPaid(paid, now.paid, state.spent.paid);
+    Object.assign(state, { isDone: true, run: summary.run, spent: now });
     if (halted === null) continue;
     process.stderr.write(
       `${escapeControls(summary.stopped ?? 'stopped')}\nThe same command goes on where it stopped.\n`,
@@ -264,7 +262,8 @@ const outcomesOf = ({ stateDir }: Settings, run: string) => ({
   name: `the run ${run}`,
 });
 
-async function begunOf(settings: Settings): Promise<Begun> {
+async function stateOf(variant: Variant): Promise<VariantState> {
+  const { settings } = variant.opened;
   const { path } = settings.output;
   const { manifest, summary } = outputFiles(path);
   const left = readManifest(manifest);
@@ -272,44 +271,42 @@ async function begunOf(settings: Settings): Promise<Begun> {
   const print = fingerprint(settings, await sha256Of(settings.input.path));
   const then = left?.fingerprint ?? finished?.details.state.fingerprint ?? {};
   const isSame = changedParts(then, print).length === 0;
-  // A sample is replaced without being asked, and keeps what it knows until then.
-  const flags = { restart: left !== null && !isSame, overwrite: !isSame && finished?.sample === undefined };
-  const run = left?.run ?? finished?.run ?? null;
-  if (isSame && left !== null)
-    return { isDone: false, flags, run, spent: spentBy(left, left.calls, settings) };
-  if (!isSame || finished === null) return { isDone: false, flags, run, spent: NOTHING };
-  const { tally, state } = finished.details;
-  return { isDone: true, flags, run, spent: spentBy({ tally, calls: finished.calls }, state, settings) };
+  const state = {
+    ...variant,
+    isDone: false,
+    // A sample is replaced without being asked, and keeps what it knows until then.
+    flags: { restart: left !== null && !isSame, overwrite: !isSame && finished?.sample === undefined },
+    run: left?.run ?? finished?.run ?? null,
+    spent: NOTHING,
+  };
+  if (!isSame) return state;
+  if (left !== null) return { ...state, spent: spentBy(left.tally, left.calls, left.calls, settings) };
+  if (finished === null) return state;
+  const { tally, state: tokens } = finished.details;
+  return { ...state, isDone: true, spent: spentBy(tally, finished.calls, tokens, settings) };
 }
 
 function spentBy(
-  {
-    tally,
-    calls,
-  }: { readonly tally: Parameters<typeof paidFor>[0]; readonly calls: { readonly sent: number } },
-  { prompt_tokens, completion_tokens }: Tokens,
-  { prices, endpoints }: Settings,
+  tally: Parameters<typeof paidFor>[0],
+  { sent }: { readonly sent: number },
+  billed: Tokens,
+  { prices, endpoints, budgetPrices }: Settings,
 ): Spent {
-  const byEndpoint = endpoints.map(({ spec: { name }, prices }) => ({
-    name,
-    prices,
-    calls: 0,
-    rate_limited: 0,
-  }));
+  const byEndpoint = endpoints.map(({ spec: { name }, prices }) => ({ name, prices }));
   const cost = paidFor(tally, { prices, ...(endpoints.length > 1 && { byEndpoint }) });
-  const tokens = tally.usage.total_tokens;
-  return { paid: { calls: calls.sent, tokens, cost }, billed: { prompt_tokens, completion_tokens } };
+  return {
+    paid: { calls: sent, tokens: tally.usage.total_tokens, cost },
+    billed: {
+      tokens: billed.prompt_tokens + billed.completion_tokens,
+      cost: budgetPrices.prices === null ? 0 : costOf(billed, budgetPrices.prices),
+    },
+  };
 }
 
-/** What the others leave of the job's budget, which holds for all variants together. */
-function budgetLeft(variants: readonly Variant[], others: readonly Spent[]) {
-  const budget = variants[0]?.opened.settings.limits.budget ?? null;
-  if (budget === null) return null;
-  const tokens = others.reduce((sum, { billed }) => sum + billed.prompt_tokens + billed.completion_tokens, 0);
-  const money = others.reduce((sum, { billed }, i) => {
-    const prices = variants[i]?.opened.settings.budgetPrices.prices ?? null;
-    return sum + (prices === null ? 0 : costOf(billed, prices));
-  }, 0);
+/** What the others leave of the job's budget, and what they used, in words; empty for nothing. */
+function budgetLeft(budget: NonNullable<Settings['limits']['budget']>, others: readonly VariantState[]) {
+  const tokens = others.reduce((sum, { spent }) => sum + spent.billed.tokens, 0);
+  const money = others.reduce((sum, { spent }) => sum + spent.billed.cost, 0);
   const used = [
     ...(budget.tokens === null ? [] : [`${count(tokens)} of ${count(budget.tokens)} tokens`]),
     ...(budget.cost === null ? [] : [`cost ${cost(money)} of ${cost(budget.cost)}`]),
@@ -323,8 +320,10 @@ function budgetLeft(variants: readonly Variant[], others: readonly Spent[]) {
   };
 }
 
-const withPaid = (a: Paid, b: Paid, sign: 1 | -1): Paid => ({
-  calls: a.calls + sign * b.calls,
-  tokens: a.tokens + sign * b.tokens,
-  cost: a.cost === null || b.cost === null ? null : a.cost + sign * b.cost,
+/** The sum with what a run paid now, as it had paid something before. */
+const withPaid = (sum: Paid, now: Paid, before: Paid): Paid => ({
+  calls: sum.calls + now.calls - before.calls,
+  tokens: sum.tokens + now.tokens - before.tokens,
+  cost:
+    sum.cost === null || now.cost === null || before.cost === null ? null : sum.cost + now.cost - before.cost,
 });

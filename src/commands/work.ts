@@ -16,7 +16,7 @@ import { isShared, openStore, SHARED_QUEUE_FORMS, SHARED_QUEUES } from '../store
 import { type Store, silenceOf } from '../store/store.js';
 import { type FleetService, FleetWorker, serviceAt, serviceOf } from '../worker/fleet-worker.js';
 import type { UnderWay } from './exit-message.js';
-import { CONCURRENCY, concurrency } from './job.js';
+import { CONCURRENCY } from './job.js';
 import { createLog } from './log.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
@@ -58,7 +58,7 @@ export function workCommand(exit: Exit, underWay: UnderWay): Command {
   return new Command('work')
     .description('make calls for the runs of a queue; any number, on any machine')
     .option('--queue <url>', SHARED_QUEUE_FORMS)
-    .option(...CONCURRENCY, concurrency, DEFAULT_CONCURRENCY)
+    .option(...CONCURRENCY, DEFAULT_CONCURRENCY)
     .option('--deployment <name...>', 'only rows of these deployments (default: all)')
     .addOption(
       new Option('--job <file...>', 'only runs with the endpoints of these job files').conflicts(

@@ -57,20 +57,20 @@ const sideName = ({ output, emulated }: CompareReport['a']): string =>
 const toneOf = ({ changed, verdict }: CompareReport): 'good' | 'warn' =>
   changed === 0 || (verdict !== null && verdict.says !== 'even') ? 'good' : 'warn';
 
-/** Which is better, as far as right answers say so, and `812 rows were answered in both; 93.3 % of those agree` */
+/** The verdict, if there is one, and `812 rows were answered in both; 93.3 % of those agree` */
 function leadTexts({ answered: { rows, agreement }, verdict, changed, kappa }: CompareReport): Block[] {
   const agree =
     agreement === null
       ? 'No row was answered in both'
       : `${counted(rows, 'row')} ${rows === 1 ? 'was' : 'were'} answered in both; ${share(agreement)} of those agree`;
   if (verdict !== null) return [text(verdictText(verdict, 'a', 'b'), { style: 'strong' }), text(agree)];
-  // Without kappa there may be free texts, of which none is the right one.
-  const isAsked = changed > 0 && kappa !== null;
-  return [text(agree, { style: 'strong' }), text(isAsked ? WHICH : '')];
+  // Free texts have no kappa, and no right answers either.
+  const mayHaveGold = changed > 0 && kappa !== null;
+  return [text(agree, { style: 'strong' }), text(mayHaveGold ? NEEDS_GOLD : '')];
 }
 
-const WHICH =
-  'Which one is better cannot be said without right answers: name them with --gold FILE|COLUMN, or as answer.gold in the job.';
+const NEEDS_GOLD =
+  'To see which one is better, name the right answers: with --gold FILE|COLUMN, or as answer.gold in the job.';
 
 function rowsText(report: CompareReport): string {
   const { rows, changed, kappa, answered, only_in_a, only_in_b, by, notes } = report;
@@ -149,16 +149,17 @@ function figureTable({ tokens, cost: money, latency_ms, verdict, a, b }: Compare
     row(name, tokens.a?.[kind] ?? null, tokens.b?.[kind] ?? null, count);
   const latency = (name: 'p50' | 'p95'): string[][] =>
     row(`latency ${name}`, latency_ms.a[name], latency_ms.b[name], (ms) => duration(ms / 1000));
+  const price = (side: 'a' | 'b', currency?: string): string => {
+    const value = money[side];
+    return value === null ? '' : cost(value, currency);
+  };
+  const change = a.currency === b.currency ? difference(money.a, money.b) : '';
+  const costRow = ['cost', price('a', a.currency), price('b', b.currency), change];
   const rows = [
     ...(verdict === null ? [] : scoreRows(verdict)),
     ...tokenRow('prompt tokens', 'prompt_tokens'),
     ...tokenRow('completion tokens', 'completion_tokens'),
-    ...(a.currency === b.currency
-      ? row('cost', money.a, money.b, (value) => cost(value, a.currency))
-      : [
-          ...row('cost', money.a, null, (value) => cost(value, a.currency)),
-          ...row('cost', null, money.b, (value) => cost(value, b.currency)),
-        ]),
+    ...(money.a === null && money.b === null ? [] : [costRow]),
     ...latency('p50'),
     ...latency('p95'),
   ];
@@ -186,40 +187,39 @@ function difference(a: number | null, b: number | null): string {
 function settingTable({ setting_changes }: CompareReport): Block {
   const columns = ['setting', 'a', 'b'].map((name) => ({ name, isLong: name !== 'setting' }));
   const rows = setting_changes.map(({ name, a, b }) => ({ cells: [name, a, b] }));
-  return { kind: 'table', caption: 'Settings with other values', columns, rows };
+  return { kind: 'table', caption: 'Settings that differ', columns, rows };
 }
 
-/** An answer with its text, where that says more. */
-const withText = (answer: string, said: string): string =>
-  answer.startsWith('(') && said !== '' ? `${answer} ${said}` : answer;
-
-/** One line a row: what its input says comes last, and is cut. @param a, b what the sides are called */
+/** One line a row; the input comes last, because it is cut. @param a, b what the sides are called */
 export function firstRows({ first_changed: { columns, rows } }: CompareReport, a = 'a', b = 'b'): Block {
-  const cellsOf = (cells: readonly string[]): string[] => {
-    const cell = (name: string): string => cells[columns.indexOf(name)] ?? '';
-    const inputs = cells.slice(columns.indexOf('text_b') + 1).filter((text) => text !== '');
-    return [
-      cells[0] ?? '',
-      ...judged.map(cell),
-      withText(cell('answer_a'), cell('text_a')),
-      withText(cell('answer_b'), cell('text_b')),
-      inputs.join(' / ').replace(/\s+/g, ' '),
-    ];
+  type Cell = (cells: readonly string[]) => string;
+  const cell = (name: string): Cell => {
+    const place = columns.indexOf(name);
+    return (cells) => cells[place] ?? '';
+  };
+  // The text says why there is no answer: `(invalid) Hard to say`.
+  const answer = (side: 'a' | 'b'): Cell => {
+    const [answerOf, textOf] = [cell(`answer_${side}`), cell(`text_${side}`)];
+    return (cells) =>
+      answerOf(cells).startsWith('(') ? `${answerOf(cells)} ${textOf(cells)}`.trimEnd() : answerOf(cells);
+  };
+  const input: Cell = (cells) => {
+    const texts = cells.slice(columns.indexOf('text_b') + 1).filter((text) => text !== '');
+    return texts.join(' / ').replace(/\s+/g, ' ');
   };
   const judged = columns.filter((name) => name === 'gold' || name === 'b_is');
-  const most = [NAME, ...judged.map(() => NAME), NAME, NAME, MOST_INPUT];
-  const names = [
-    columns[0] ?? '',
-    ...judged.map((name) => named(name).replace(/^b /, `${b} `)),
-    a,
-    b,
-    'input',
+  const shown: { name: string; of: Cell; most?: number }[] = [
+    { name: columns[0] ?? '', of: ([first = '']) => first },
+    ...judged.map((name) => ({ name: named(name).replace(/^b /, `${b} `), of: cell(name) })),
+    { name: a, of: answer('a') },
+    { name: b, of: answer('b') },
+    { name: 'input', of: input, most: MOST_INPUT },
   ];
   return {
     kind: 'table',
     caption: 'The first rows that changed',
-    columns: names.map((name, i) => ({ name, most: most[i] ?? NAME })),
-    rows: rows.map((cells) => ({ cells: cellsOf(cells) })),
+    columns: shown.map(({ name, most = NAME }) => ({ name, most })),
+    rows: rows.map((cells) => ({ cells: shown.map(({ of }) => of(cells)) })),
   };
 }
 
@@ -235,7 +235,7 @@ function rowSection({ changed }: CompareReport, { columns, rows }: ChangedRows):
   const title =
     rows.length < changed ? `The first ${count(rows.length)} rows that changed` : 'Rows that changed';
   const inputs = columns.indexOf('text_b') + 1;
-  // Most texts are just the answer, which stands two columns before.
+  // Most texts are just the answer, which is two columns before.
   const withoutEcho = (cell: string, i: number, cells: readonly string[]): string =>
     columns[i]?.startsWith('text_') && i < inputs && cell.toLowerCase() === cells[i - 2]?.toLowerCase()
       ? ''

@@ -1,4 +1,3 @@
-import { namesInTags } from '../prompt/template.js';
 import { existsSync } from 'node:fs';
 import { extname } from 'node:path';
 import { stringify } from 'csv-stringify/sync';
@@ -8,6 +7,7 @@ import { valueText } from '../core/json.js';
 import { escapeFormula } from '../output/formula.js';
 import { isMarked } from '../output/output-name.js';
 import { assertFree, type RequestedFile, writeRequestedFile } from '../output/requested-file.js';
+import { columnsInTags } from '../prompt/template.js';
 import { type FinishedOutput, openFinished } from '../resume/finished-output.js';
 import { ComparedOutput, onDisk, Spool } from './compared-output.js';
 import { type Agreement, Comparison, type PartAgreement, type Transitions } from './comparison.js';
@@ -103,8 +103,8 @@ export async function compareOutputs(
   const foundB = await openFinished(pathB, 'warn');
   const read = [...filesOf(foundA), ...filesOf(foundB)];
   const files = {
-    changed: changed && { ...wanted('--output', '.csv', changed, read), like: [pathA, pathB] },
-    page: page && { ...wanted('--html', '.html', page, read), like: [pathA, pathB] },
+    changed: changed && { ...requestedFile('--output', '.csv', changed, read), like: [pathA, pathB] },
+    page: page && { ...requestedFile('--html', '.html', page, read), like: [pathA, pathB] },
   };
   const spool = new Spool();
   try {
@@ -232,10 +232,10 @@ const MOST_FIRST = 10;
 /** Input columns beside a changed row. */
 const MOST_INPUTS = 3;
 
-/** What tells people which row it is: columns of the prompt, the first it uses, else one with long texts. */
+/** What people know a row by: the first columns that the prompt uses, else the first with long texts. */
 function inputCells(a: ComparedOutput, b: ComparedOutput, by: string | null) {
   const template = b.summary?.details.prompt ?? a.summary?.details.prompt ?? '';
-  const known = namesInTags(template).filter((name) => name !== by && (a.has(name) || b.has(name)));
+  const known = columnsInTags(template).filter((name) => name !== by && (a.has(name) || b.has(name)));
   const long = known.length > 0 ? null : (b.longColumn ?? a.longColumn);
   return [...known, ...(long === null ? [] : [long])].slice(0, MOST_INPUTS).map((name) => {
     const [side, output] = b.has(name) ? (['b', b] as const) : (['a', a] as const);
@@ -293,7 +293,7 @@ const filesOf = ({ files, summary }: FinishedOutput): (string | undefined)[] => 
 ];
 
 /** @throws UsageError when the file cannot be written there */
-export function wanted(
+export function requestedFile(
   option: '--output' | '--html',
   ending: string,
   { path, overwrite = false }: { readonly path: string; readonly overwrite?: boolean },

@@ -33,7 +33,7 @@ export interface OutputToCompare extends Output {
   readonly summary?: StoredSummary | null;
 }
 
-/** Characters of a text that tells people which row it is. */
+/** Characters of a text that people know a row by. */
 const LONG = 40;
 
 /** What the first record and the settings tell of an output. */
@@ -93,10 +93,11 @@ export class ComparedOutput {
 
   /** `null` if its file is gone, or another job has its name now. */
   readJob(): NamedJob | null {
-    if (this.summary?.job_file === undefined) return null;
+    const { job: name, job_file: file, job_set: set } = this.summary ?? {};
+    if (file === undefined) return null;
     try {
-      const job = readJobFile(this.summary.job_file);
-      return job.name === this.summary.job ? job : null;
+      const job = readJobFile(file, undefined, set);
+      return job.name === name ? job : null;
     } catch (error) {
       if (error instanceof UsageError) return null;
       throw error;
@@ -108,8 +109,8 @@ export class ComparedOutput {
     return specOf(this.output.settings);
   }
 
-  /** From now on its records have answers that can be judged. */
-  judgeBy({ spec, gold }: Pick<RecordedJob, 'spec' | 'gold'>): void {
+  /** For records read after this call. */
+  readAnswersBy({ spec, gold }: Pick<RecordedJob, 'spec' | 'gold'>): void {
     this.job = { ...this.job, spec, answer: answerReader(spec), gold };
   }
 

@@ -47,9 +47,9 @@ export class BadCells {
 }
 
 /**
- * The first right answer that one of the sources has.
- * @param named several `--gold`. @default the column of the job
- * @returns `null` without any
+ * Looks into each source, in order, until one has the right answer.
+ * @param named the values of `--gold`. @default the column of the job
+ * @returns `null` without a source
  */
 export async function goldSources(
   named: readonly string[],

@@ -1,17 +1,18 @@
-/** Two answers to each of the same rows, judged by the right ones. */
+/** How often two outputs, `a` and `b`, are right on the same rows. */
 export interface Paired {
-  /** Rows with a right answer, that both were asked. */
+  /** Rows with gold that both have answered. */
   readonly rows: number;
-  /** Rows that only the second has right, and rows that only the first has right. */
+  /** Rows that only `b` has right, and rows that only `a` has right. */
   readonly better: number;
   readonly worse: number;
   /** Chance of a difference at least as large if both were equally good, from 0 to 1. @see mcNemar */
   readonly p: number;
-  /** Rows needed to be sure of a difference as large as this one; `null` if it is sure, or there is none. */
+  /** The better one; `even`: the difference may be chance. */
+  readonly says: 'a' | 'b' | 'even';
+  /** Rows needed to tell a difference of this size from chance; `null` if these are enough, or there is none. */
   readonly needed: number | null;
 }
 
-/** Below this a difference is taken for real. */
 const ALPHA = 0.05;
 /** Quantiles of the standard normal distribution: of `ALPHA`, two-sided, and of a power of 80 %. */
 const Z_ALPHA = 1.959963984540054;
@@ -19,10 +20,9 @@ const Z_POWER = 0.8416212335729143;
 
 export function paired(rows: number, better: number, worse: number): Paired {
   const p = mcNemar(better, worse);
-  return { rows, better, worse, p, needed: p < ALPHA ? null : rowsNeeded(rows, better, worse) };
+  if (p < ALPHA) return { rows, better, worse, p, says: better > worse ? 'b' : 'a', needed: null };
+  return { rows, better, worse, p, says: 'even', needed: rowsNeeded(rows, better, worse) };
 }
-
-export const isSure = ({ p }: Paired): boolean => p < ALPHA;
 
 /**
  * McNemar's exact test, two-sided: the rows that only one has right are tosses of a coin if both are equally

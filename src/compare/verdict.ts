@@ -10,37 +10,32 @@ import { BadCells, goldSources } from './gold-source.js';
 import type { Match } from './matching.js';
 import { type Paired, paired } from './paired.js';
 import { noRow } from './score-output.js';
-import { sayingOf } from './verdict-text.js';
 
-/** On the rows with a right answer that both have answered. Shares are from 0 to 1. */
+/** On the rows with gold that both have answered. Shares are from 0 to 1. */
 export interface Verdict extends Paired {
   readonly accuracy_a: Share | null;
   readonly accuracy_b: Share | null;
   /** `null` without labels. */
   readonly macro_f1_a: number | null;
   readonly macro_f1_b: number | null;
-  /** Answers that cannot be used; each counts as wrong. */
+  /** Each counts as wrong. */
   readonly invalid_a: number;
   readonly invalid_b: number;
-  /** Rows with a right answer that one of them has filtered, failed or skipped: they do not count. */
+  /** Rows with gold that `a` or `b` has filtered, failed or skipped: they do not count. */
   readonly unanswered: number;
-  readonly says: 'a' | 'b' | 'even';
 }
 
-/** The right answer of a row, and what it makes of the answer in `b`. */
 interface Judged {
   readonly gold: string;
-  /** Empty if the row is not answered in both. */
+  /** The answer in `b`, against that in `a`; empty if the row is not answered in both. */
   readonly now: '' | 'better' | 'worse' | 'right too' | 'wrong too';
 }
 
-/** Judges the rows of two outputs by their right answers. */
 export class Judge {
   readonly #a = new GoldCounter(undefined);
   readonly #b = new GoldCounter(undefined);
   #better = 0;
   #worse = 0;
-  #unanswered = 0;
 
   /** @param goldOf the right answer of a row, `null` if unknown */
   constructor(
@@ -55,19 +50,19 @@ export class Judge {
     const { a, b } = match;
     const [before, after] = [answerOf(a, gold), answerOf(b, gold)];
     if (before === null || after === null) {
-      this.#unanswered += 1;
+      this.#a.add(gold, null, null);
       return { gold: goldText(gold), now: '' };
     }
     this.#a.add(gold, before, null);
     this.#b.add(gold, after, null);
     const [was, is] = [isRight(gold, before), isRight(gold, after)];
-    if (is && !was) this.#better += 1;
-    if (was && !is) this.#worse += 1;
     const now = is ? (was ? 'right too' : 'better') : was ? 'worse' : 'wrong too';
+    if (now === 'better') this.#better += 1;
+    if (now === 'worse') this.#worse += 1;
     return { gold: goldText(gold), now };
   }
 
-  /** Notes, once all rows were added. @throws UsageError when the right answers that are named are none */
+  /** Call after the last row. @returns notes @throws UsageError when `--gold` has no right answer */
   end(): readonly string[] {
     return this.atEnd(this.verdict);
   }
@@ -75,12 +70,11 @@ export class Judge {
   /** `null` if no row has gold. */
   get verdict(): Verdict | null {
     const [a, b] = [scoresAt(this.#a), scoresAt(this.#b)];
-    if (a.rows + this.#unanswered === 0) return null;
-    const test = paired(a.rows, this.#better, this.#worse);
+    if (a.rows + a.unanswered === 0) return null;
     return {
+      ...paired(a.rows, this.#better, this.#worse),
       ...{ accuracy_a: a.accuracy, accuracy_b: b.accuracy, macro_f1_a: a.macro_f1, macro_f1_b: b.macro_f1 },
-      ...{ invalid_a: invalidOf(a), invalid_b: invalidOf(b), unanswered: this.#unanswered },
-      ...{ ...test, says: sayingOf(test) },
+      ...{ invalid_a: invalidOf(a), invalid_b: invalidOf(b), unanswered: a.unanswered },
     };
   }
 }
@@ -88,7 +82,7 @@ export class Judge {
 /**
  * @param named `--gold`. @default the column that `answer.gold` of a job names
  * @returns `null` without right answers
- * @throws UsageError when they are named, and are none
+ * @throws UsageError when `--gold` has no right answer
  */
 export async function judgeOf(
   a: ComparedOutput,
@@ -114,8 +108,8 @@ export async function judgeOf(
   // Properties of JSON are found by their place in one schema.
   const isAlike = specA?.kind === spec.kind && spec.kind !== 'json';
   const gold = (job && goldColumns({ ...job, answer: spec })) ?? undefined;
-  a.judgeBy({ spec: isAlike ? specA : spec, gold });
-  b.judgeBy({ spec, gold });
+  a.readAnswersBy({ spec: isAlike ? specA : spec, gold });
+  b.readAnswersBy({ spec, gold });
   const [id, bad] = [jobB?.reuse.id ?? jobA?.reuse.id ?? null, new BadCells()];
   const source = await goldSources(named, column, { output: output.name, spec, id, bad });
   return new Judge(
@@ -133,7 +127,7 @@ export async function judgeOf(
 const noAnswers = (output: string): UsageError =>
   new UsageError(
     'no_answer',
-    `it is not known which answers of ${output} are right: they are free texts, or no summary says what they are`,
+    `the answers of ${output} cannot be judged: they are free texts, or its summary is missing`,
     'Leave out --gold, or put the summary back beside the output.',
   );
 

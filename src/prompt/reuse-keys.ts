@@ -70,7 +70,7 @@ export interface SharedOutcomes {
   readonly known: readonly {
     /** @see outcomesPath */
     readonly path: string;
-    /** As people are told: `the sample`. */
+    /** In messages: `the sample`. */
     readonly name: string;
   }[];
   /** Whether the run's outcomes stay for others to know, in `outcomesPath` of its name. */

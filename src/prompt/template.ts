@@ -20,10 +20,11 @@ export interface TemplateInput {
   readonly called?: { readonly template: string; readonly column: string };
 }
 
-/** What the tags of a template name, in their order: columns, or paths into their values. */
-export const namesInTags = (template: string): readonly string[] => [
-  ...new Set([...template.matchAll(/\{\{[{#^&]?(?![!/])([^{}]+)\}/g)].map(([, name = '']) => name.trim())),
-];
+/** The columns that a template may read, in its order: `{{ a.b }}` reads `a.b` or, in JSON, `a`. */
+export function columnsInTags(template: string): readonly string[] {
+  const names = [...template.matchAll(/\{\{[{#^&]?(?![!/])([^{}]+)\}/g)].map(([, name = '']) => name.trim());
+  return [...new Set(names.flatMap((name) => [name, name.replace(/\..*/, '')]))];
+}
 
 /** Not the library's global default, which any importer can change. */
 const TAGS: [string, string] = ['{{', '}}'];

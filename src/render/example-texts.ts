@@ -2,9 +2,9 @@ import type { Scores } from '../account/scores.js';
 import { clipped } from '../core/figures.js';
 import { valueText } from '../core/json.js';
 import { type OutputRecord, outputAt, readOutput } from '../output/reader.js';
-import { namesInTags } from '../prompt/template.js';
+import { columnsInTags } from '../prompt/template.js';
 
-/** By row number: what the prompt has of the row. A row whose record has none of it is missing. */
+/** By row number: the columns of the row that the prompt uses. Absent if its record has none of them. */
 export type ExampleTexts = { readonly [row: number]: string };
 
 /** Characters. */
@@ -19,7 +19,7 @@ export async function exampleTexts(
   const scored = scores === undefined ? [] : [scores, ...Object.values(scores.properties)];
   const rows = new Set(scored.flatMap(({ confusions }) => confusions.flatMap(({ examples }) => examples)));
   const last = Math.max(0, ...rows);
-  const columns = prompt === null ? ['prompt'] : namesInTags(prompt);
+  const columns = prompt === null ? ['prompt'] : columnsInTags(prompt);
   const texts: { [row: number]: string } = {};
   if (last === 0) return texts;
   for await (const records of readOutput(outputAt(output))) {
@@ -33,7 +33,6 @@ export async function exampleTexts(
 }
 
 function textOf(record: OutputRecord, columns: readonly string[]): string {
-  const values = columns.map((name) => record.input(name) ?? record.input(name.split('.')[0] ?? name));
-  const texts = values.map((value) => valueText(value).trim().replaceAll(/\s+/g, ' ')).filter(Boolean);
-  return clipped(texts.join(' · '), LONGEST);
+  const texts = columns.map((name) => valueText(record.input(name)).trim().replaceAll(/\s+/g, ' '));
+  return clipped(texts.filter(Boolean).join(' · '), LONGEST);
 }

@@ -20,7 +20,7 @@ import {
   STATUS,
   TOLD,
 } from '../output/result-columns.js';
-import { namesInTags } from '../prompt/template.js';
+import { columnsInTags } from '../prompt/template.js';
 import { escaped } from './markup.js';
 
 /** Rows that need a look, all that fit, and a sample of the others, in row order. */
@@ -121,8 +121,7 @@ export async function reportRows(
   const abstains = summary.answers_abstained > 0;
   const outcomes = new Map<string, number>(OUTCOMES.map((name) => [name, 0]));
   const answers = new Map(labelsOf(summary).map((name) => [name, 0]));
-  const named = namesInTags(summary.details.prompt ?? '');
-  const asked = new Set(named.flatMap((name) => [name, name.split('.')[0] ?? name]));
+  const asked = new Set(columnsInTags(summary.details.prompt ?? ''));
   const columns = { isCsv: file.format.hasHeader, asked, labels: answers };
   const table = new TableColumns(columns, recorded, column);
   const countIn = (counts: Map<string, number>, name: string): void => {

@@ -34,7 +34,7 @@ interface SummaryOptions {
   readonly resume: string | null;
   /** Rows that a resumed run does not call again. @default those of the summary */
   readonly kept?: number;
-  /** @default only the numbers of rows are told */
+  /** @default only the numbers of rows are shown */
   readonly examples?: ExampleTexts;
 }
 

@@ -7,7 +7,7 @@ import { shellWord } from '../core/started.js';
 import { type ExampleTexts, exampleTexts } from './example-texts.js';
 import { type ReportJob, type ReportTable, reportRows } from './report-rows.js';
 import { reconciliation, shortfall } from './run-words.js';
-import { confusionOf } from './score-sections.js';
+import { confusionMatrix } from './score-sections.js';
 import { sectionsOf } from './sections.js';
 import { settingsInWords } from './setting-words.js';
 import { escapeControls } from './terminal-text.js';
@@ -155,7 +155,7 @@ const changed = (name: string, since: StoredSummary['retried']): Fact[] =>
   since === undefined ? [] : [[name, `${count(since.rows)}, the last at ${moment(since.at)}`]];
 
 function plainConfusion(scores: Scores) {
-  const matrix = confusionOf(scores);
+  const matrix = confusionMatrix(scores);
   if (matrix === null) return null;
   const { down, across, counts } = matrix;
   return { right: down.map(escapeControls), answered: across.map(escapeControls), counts };

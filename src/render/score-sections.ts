@@ -23,12 +23,12 @@ const MOST_PROPERTIES = 5;
 const MOST_TITLE = 14;
 const ELSEWHERE: readonly Medium[] = ['html', 'markdown'];
 
-/** @param examples texts of rows that are mixed up. @default only their numbers are told */
+/** @param examples texts of rows that are mixed up. @default only their numbers are shown */
 export function scoreSections(scores: Scores, examples: ExampleTexts = {}): Section[] {
   const { accuracy, abstention, unanswered, left_out = '', properties } = scores;
   const none =
     unanswered === 0 ? 'no row with gold so far' : `no answer to ${counted(unanswered, 'row')} with gold`;
-  const confusion = confusionOf(scores);
+  const confusion = confusionMatrix(scores);
   const more =
     accuracy === null || unanswered === 0
       ? ''
@@ -52,13 +52,16 @@ export function scoreSections(scores: Scores, examples: ExampleTexts = {}): Sect
     ),
     section('labels', 'Labels', [labelTable(scores)], { chapter: 'answers' }),
     section('confusion', 'Right label and answer', confusion === null ? [] : [confusion], {
-      ...{ short: 'confusion', chapter: 'answers' },
+      short: 'confusion',
+      chapter: 'answers',
     }),
     section('confusions', 'Most frequent mix-ups', [mixUps(scores, examples)], {
-      ...{ short: 'mix-ups', chapter: 'answers' },
+      short: 'mix-ups',
+      chapter: 'answers',
     }),
     section('properties', 'Properties', [figures(exact, { most: MOST_ROWS })], {
-      ...{ short: '', chapter: 'answers' },
+      short: '',
+      chapter: 'answers',
     }),
     ...Object.entries(properties)
       .filter(([, { labels, left_out }]) => left_out !== undefined || Object.keys(labels).length > 0)
@@ -68,7 +71,7 @@ export function scoreSections(scores: Scores, examples: ExampleTexts = {}): Sect
 
 /** A terminal has the first ones, without the matrix. */
 function propertySection(name: string, of: PropertyScores, place: number, examples: ExampleTexts): Section {
-  const matrix = confusionOf(of);
+  const matrix = confusionMatrix(of);
   const short = clip(escapeControls(name), MOST_TITLE);
   return section(
     `property_scores_${place + 1}`,
@@ -120,7 +123,7 @@ const labelTable = ({ labels }: LabelScores): Table => ({
 
 /** A line for each example, or if there are no texts one for all. */
 function mixUps({ confusions }: LabelScores, texts: ExampleTexts): Table {
-  const isTold = confusions.some(({ examples }) => examples.some((row) => texts[row] !== undefined));
+  const hasTexts = confusions.some(({ examples }) => examples.some((row) => texts[row] !== undefined));
   return {
     kind: 'table',
     caption: 'Right labels and other answers, the most frequent first, with examples',
@@ -128,14 +131,14 @@ function mixUps({ confusions }: LabelScores, texts: ExampleTexts): Table {
       { name: 'gold → answer', most: MOST_CELLS },
       { name: 'rows', isNumber: true },
       { name: 'example' },
-      ...(isTold ? [{ name: 'text', isLong: true }] : []),
+      ...(hasTexts ? [{ name: 'text', isLong: true }] : []),
     ],
     rows: confusions.flatMap(({ gold, answer, rows, examples }) => {
       const named = examples.map((row) => `row ${row}`).join(', ');
       const lines =
-        isTold && examples.length > 0
+        hasTexts && examples.length > 0
           ? examples.map((row) => [`row ${row}`, texts[row] ?? ''])
-          : [isTold ? [named, ''] : [named]];
+          : [hasTexts ? [named, ''] : [named]];
       return lines.map((line, i) => ({
         cells: [...(i === 0 ? [`${gold} → ${answer}`, count(rows)] : ['', '']), ...line],
       }));
@@ -144,7 +147,7 @@ function mixUps({ confusions }: LabelScores, texts: ExampleTexts): Table {
 }
 
 /** `null` if the job has no gold, or a row may have several labels. */
-export function confusionOf({ confusion }: LabelScores): Matrix | null {
+export function confusionMatrix({ confusion }: LabelScores): Matrix | null {
   const right = Object.keys(confusion);
   if (right.length === 0) return null;
   const others = Object.values(confusion).flatMap((answered) => Object.keys(answered));

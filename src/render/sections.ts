@@ -65,12 +65,14 @@ export function summarySections(summary: Summary, examples?: ExampleTexts): Sect
       'Answers by property',
       [figures(byProperty(properties), { most: MOST_LINES })],
       {
-        ...{ short: 'properties', in: TERMINAL },
+        short: 'properties',
+        in: TERMINAL,
       },
     ),
     ...Object.entries(properties).map(([name, counts], i) =>
       section(`property_${i + 1}`, `Answers of ${name}`, [figures(shared(counts), { areParts: true })], {
-        ...{ chapter: 'answers', in: ELSEWHERE },
+        chapter: 'answers',
+        in: ELSEWHERE,
       }),
     ),
     section('sources', 'Where answers come from', [sourceList], { short: '', chapter: 'answers' }),

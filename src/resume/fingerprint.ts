@@ -82,7 +82,7 @@ export const changedValues = (
   changedParts(before, now).flatMap((name) => differences(name, before[name] ?? 'none', now[name] ?? 'none'));
 
 export const changes = (...both: Parameters<typeof changedValues>): string[] =>
-  changedValues(...both).map(saidOf);
+  changedValues(...both).map(changeText);
 
 /** What the records of a run depend on. */
 interface Parts {
@@ -130,7 +130,7 @@ const changesOf = (before: Parts, now: Parts): string[] =>
     name === 'input'
       ? pair('the content of the input', digestOf(before.fingerprint[name]), digestOf(now.fingerprint[name]))
       : // An unused part has no value.
-        differences(name, before.values[name] ?? 'none', now.values[name] ?? 'none').map(saidOf),
+        differences(name, before.values[name] ?? 'none', now.values[name] ?? 'none').map(changeText),
   );
 
 /** Enough of a SHA-256 to compare by eye. */
@@ -138,7 +138,7 @@ const digestOf = (sha256 = 'none'): string => `SHA-256 ${sha256.slice(0, 12)}`;
 
 const pair = (name: string, was: string, is: string): string => `${name} (${was} then, ${is} now)`;
 
-const saidOf = ([name, was, is]: Change): string => (was + is === '' ? name : pair(name, was, is));
+const changeText = ([name, was, is]: Change): string => (was + is === '' ? name : pair(name, was, is));
 
 const short = (text: string): string => (text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text);
 

@@ -17,7 +17,7 @@ export interface StoredOutcome {
   readonly number: number;
   readonly run: string;
   readonly outcome: CalledOutcome;
-  /** What was paid for it, by whichever run; null if unknown. */
+  /** What the run that called the row paid; null if unknown. */
   readonly usage: Usage | null;
 }
 
@@ -58,7 +58,7 @@ function unpriced({ tier: _, tiers: __, ...completion }: Completion): Completion
   return { ...completion, usage: null };
 }
 
-/** By this run, or by the one that it took the outcome over from. */
+/** By this run, or by the run whose outcome it took over. */
 const paidFor = ({ origin, completion }: CalledOutcome): Usage | null =>
   completion?.usage ?? (origin && 'usage' in origin ? (origin.usage ?? null) : null);
 

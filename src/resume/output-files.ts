@@ -44,7 +44,7 @@ export function fillOutputPath(path: string, run: string, now: Date): string {
 }
 
 const FILLED = { date: String.raw`\d{4}-\d\d-\d\d`, run: String.raw`\d{8}-\d{6}-[0-9a-f]{6}` } as const;
-const PLACEHOLDER = /\{\{\s*(date|run)\s*\}\}/g;
+export const PLACEHOLDER = /\{\{\s*(date|run)\s*\}\}/g;
 
 export const hasPlaceholder = (path: string): boolean => path.search(PLACEHOLDER) !== -1;
 

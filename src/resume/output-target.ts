@@ -263,8 +263,8 @@ async function replacingSample(
     throw new UsageError(
       'output_exists',
       settings.extend
-        ? `${files.output} has a sample of its input, and --extend calls rows that were appended to a whole one`
-        : `${files.output} has a sample with answers of people (merge-review), and the run would replace it`,
+        ? `${files.output} has a sample of its input, and --extend needs an output of all its rows`
+        : `${files.output} has a sample with answers of people (merge-review), which the run would replace`,
       settings.extend
         ? 'Leave out --extend: a run over all rows takes the answers of the sample over.'
         : 'Move it away, or replace it with --overwrite.',

@@ -87,7 +87,7 @@ export async function beginExecution(
 ): Promise<Execution> {
   const { halt, say } = context;
   const now = new Date();
-  // A sample of more rows than there are is none.
+  // A sample of all rows is no sample.
   const settings = { ...asked, input: { ...asked.input, sample: input.sample } };
   const print = fingerprint(settings, input.survey.sha256);
   const target = await settleTarget(found, settings, print, now);

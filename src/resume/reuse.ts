@@ -63,7 +63,7 @@ interface ReuseParts {
 
 /** Outcomes of another run. */
 interface OtherRun {
-  /** As people are told. */
+  /** In messages. */
   readonly name: string;
   /** Null when its file is gone. */
   readonly reader: OutcomeReader | null;

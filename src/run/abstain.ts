@@ -44,9 +44,12 @@ async function abstain({ committer, whole, settings, format }: Finishing): Promi
     const { label, number } = record;
     if (label === null) return null;
     const gold = goldOf(record);
-    if (record.sureness < threshold) tally.abstain(label, gold, number, record.answerSource);
-    else tally.stay(label, gold, number);
-    return record.sureness < threshold ? leftOut : null;
+    if (record.sureness >= threshold) {
+      tally.addExample(label, gold, number);
+      return null;
+    }
+    tally.abstain(label, gold, number, record.answerSource);
+    return leftOut;
   };
   const leftOut = format.values(ABSTAINING, { values: [null], counted: [], problem: null, abstained: true });
   if (threshold > 0) await whole.rewrite(rewritten(written, change, job));

@@ -6,14 +6,14 @@ import { fingerprintOf, randomFrom } from '../core/random.js';
 import { Reservoir, shared } from '../core/reservoir.js';
 import type { Settings } from '../config/settings.js';
 
-/** Values of a column: a column with more is no class. */
+/** Values of a `--by` column. */
 const MOST_VALUES = 1_000;
 
 /** Chooses rows at random while the input is read. Keeps at most twice as many numbers as are wanted. */
 export class RowSample {
   /** By a hash of the value, as values may be long. */
   readonly #groups = new Map<number, Reservoir<number>>();
-  /** Most rows that a value can have in the end: the more rows are read, the fewer. */
+  /** Most rows of one value; it shrinks as more rows are read. */
   #share: number;
   #kept = 0;
 
@@ -55,7 +55,7 @@ export class RowSample {
     if (this.#groups.size === MOST_VALUES) {
       throw new UsageError(
         'too_many_values',
-        `--by ${this.wanted.by}: the column has more than ${count(MOST_VALUES)} values in ${this.name}, and each is to have its share of the sample`,
+        `--by ${this.wanted.by}: the column has more than ${count(MOST_VALUES)} values in ${this.name}, too many for a sample with rows of each`,
         'Name a column with classes, or leave out --by.',
       );
     }

@@ -50,9 +50,9 @@ describe('labels that are left out afterwards', () => {
     const wrong = { ...completed('bad'), gold };
     const tally = new AbstainingTally(fold(emptyTally(), [wrong, wrong, wrong, wrong]));
     tally.abstain('bad', gold, 1, 'read');
-    tally.stay('bad', gold, 2);
-    tally.stay('bad', gold, 3);
-    tally.stay('bad', gold, 4);
+    tally.addExample('bad', gold, 2);
+    tally.addExample('bad', gold, 3);
+    tally.addExample('bad', gold, 4);
     expect(scoresOf(tally.toTally().gold ?? { rows: 0, right: 0, unanswered: 0 }).confusions).toEqual([
       { gold: 'good', answer: 'bad', rows: 3, examples: [2, 3] },
       { gold: 'good', answer: '(none)', rows: 1, examples: [1] },

@@ -30,6 +30,7 @@ describe('JSON that is nearly JSON', () => {
     expect(reader.read(said(text))).toEqual({
       values: ['Ann', 3, null],
       counted: ['valid'],
+      properties: [['age', '3']],
       problem: null,
       repaired: true,
     });

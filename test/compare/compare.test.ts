@@ -379,6 +379,13 @@ describe('compare with right answers', () => {
     ]);
   });
 
+  it('finds them with the values that --set gave the job', async () => {
+    const summary = { job_file: job('another'), job_set: ['answer.gold=truth'] };
+    const how = { summary, fields: () => ({ truth: 'Good' }) };
+    const [a, b] = [files.write('a.csv', BEFORE, how), files.write('b.csv', AFTER, how)];
+    expect((await compareOutputs(a, b)).verdict).toMatchObject({ says: 'even' });
+  });
+
   it('knows a better and a worse one by enough rows', async () => {
     const rows = (wrong: number): Rows =>
       Array.from({ length: 40 }, (_, i) => [`x${i}`, i < wrong ? 'bad' : 'good']);

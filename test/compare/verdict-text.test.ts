@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { paired } from '../../src/compare/paired.js';
-import { sayingOf, verdictText } from '../../src/compare/verdict-text.js';
+import { verdictText } from '../../src/compare/verdict-text.js';
 
 describe('the verdict over two answers to each row', () => {
   it.each([
@@ -30,7 +30,7 @@ describe('the verdict over two answers to each row', () => {
     [[0, 0, 0], 'even', 'no row with a right answer is answered by both the job and b.txt'],
   ] as const)('of %s says %s', ([rows, better, worse], says, words) => {
     const test = paired(rows, better, worse);
-    expect(sayingOf(test)).toBe(says);
+    expect(test.says).toBe(says);
     expect(verdictText(test, 'the job', 'b.txt')).toBe(words);
   });
 });

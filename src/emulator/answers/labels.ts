@@ -80,7 +80,7 @@ export interface Opinion {
   readonly leaning: number;
 }
 
-/** Stars beside the text say more than its words. */
+/** Where there are stars, the words do not count. */
 const STARS = /^stars?: ([1-5]) (?:of|out of) 5$/im;
 
 /** `null` for a text without stars or an English opinion word. Words after "but" count twice. */
