@@ -1,5 +1,5 @@
 import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { build } from 'esbuild';
 
 // What the sources use of undici. Its index loads all of it, and with its cookies Node's own copy: 60 ms and 8 MB of each start.
@@ -24,20 +24,63 @@ const undici = {
   },
 };
 
-// Part of `npm run build`: puts the command line, and what it imports, into few files. A run would otherwise load some 800 of
-// them, which takes longer than all else before its first call. The modules that tsc made stay beside it, for the library.
+// What the sources load by `core/load-package.ts`. It asks for a file, so that these need not be installed.
+const LATE = [
+  ...['cl100k_base', 'o200k_base', 'p50k_base'].map((encoding) => `gpt-tokenizer/encoding/${encoding}`),
+  ...['ajv', 'ajv/dist/2020.js', 'hdr-histogram-js', 'iconv-lite', 'jsonrepair', 'pino-pretty'],
+];
+const late = {
+  name: 'late',
+  setup({ onLoad }) {
+    onLoad({ filter: /src\/core\/load-package\.ts$/ }, ({ path }) => ({
+      contents: `
+        import { createRequire } from 'node:module';
+        import { fileURLToPath } from 'node:url';
+        import { packageFile } from './package-file.js';
+        const load = createRequire(import.meta.url);
+        export const loadPackage = (name) => load(fileURLToPath(packageFile(\`dist/packages/\${name}.cjs\`)));
+      `,
+      resolveDir: dirname(path),
+    }));
+  },
+};
+// The loader of WebAssembly in hdr-histogram-js, which nothing here asks for, comes without the text of its licence.
+const unused = {
+  name: 'unused',
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /^@assemblyscript\/loader$/ }, ({ path }) => ({ path, namespace: 'unused' }));
+    onLoad({ filter: /^/, namespace: 'unused' }, () => ({ contents: '' }));
+  },
+};
+const packages = await build({
+  entryPoints: Object.fromEntries(LATE.map((name) => [name, name])),
+  outdir: 'dist/packages',
+  outExtension: { '.js': '.cjs' },
+  bundle: true,
+  format: 'cjs',
+  // The tables of tokens, half as large again in escapes.
+  charset: 'utf8',
+  plugins: [unused],
+  platform: 'node',
+  target: 'node20',
+  metafile: true,
+});
+
+// Part of `npm run build`: puts the command line, the library and what they import into few files. A run would otherwise load
+// some 800 of them, which takes longer than all else before its first call; and users install only what is external here, and
+// the packages that the types name. The modules that tsc made stay beside it for the tests, and are not published.
 // Names stay as they are written, and each file stands below its path, so that a stack trace can be read without a source map.
 const { metafile } = await build({
-  entryPoints: ['src/cli.ts'],
+  entryPoints: ['src/cli.ts', 'src/index.ts'],
   outdir: 'dist',
-  chunkNames: 'cli/[name]-[hash]',
+  chunkNames: 'bundle/[name]-[hash]',
   bundle: true,
   splitting: true,
   format: 'esm',
   platform: 'node',
   target: 'node20',
   metafile: true,
-  plugins: [undici],
+  plugins: [undici, late],
   // Packages that are written as CommonJS ask for Node's own modules with `require`.
   banner: {
     js: "import { createRequire as requireFrom } from 'node:module';\nconst require = requireFrom(import.meta.url);",
@@ -68,7 +111,7 @@ cpSync('src/ops/web/assets', 'dist/ops/web/assets', { recursive: true });
 cpSync('dist/render/assets/style.css', 'dist/ops/web/assets/style.css');
 
 // Their licences ask that they go with every copy. A package without a file for it has the text at the end of its README.
-const inputs = { ...metafile.inputs, ...page.metafile.inputs };
+const inputs = { ...metafile.inputs, ...packages.metafile.inputs, ...page.metafile.inputs };
 const folders = Object.keys(inputs).flatMap(
   (path) => /^.*node_modules\/(@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? [],
 );
@@ -79,4 +122,4 @@ const licences = [...new Set(folders)].sort().map((folder) => {
   const text = file === undefined ? /^## licen[cs]e\s+([\s\S]*)/im.exec(read('README.md'))?.[1] : read(file);
   return `${name} ${version}: ${license}\n\n${text}`;
 });
-writeFileSync('dist/cli/licences.txt', licences.join('\n\n'));
+writeFileSync('dist/bundle/licences.txt', licences.join('\n\n'));

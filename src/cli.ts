@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { writeSync } from 'node:fs';
+import { readFileSync, writeSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
 import { nodeProblem } from './core/node-version.js';
 
@@ -10,6 +10,17 @@ if (problem !== null) {
     `promptmill: ${problem}\nInstall it from https://nodejs.org, and run the same command again.\n`,
   );
   process.exit(2);
+}
+
+// Said before the rest is loaded, which takes as long as the start of Node.js. The path is the same in `dist`.
+if (process.argv[2] === '--version' || process.argv[2] === '-V') {
+  const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
+  try {
+    writeSync(1, `${version}\n`);
+  } catch {
+    // The reader is gone.
+  }
+  process.exit(0);
 }
 
 // By default V8 lets the heap double between collections. A run makes much garbage and keeps little, so it

@@ -1,9 +1,7 @@
-import { createRequire } from 'node:module';
-
-const require = createRequire(import.meta.url);
+import { loadPackage } from '../core/load-package.js';
 
 /** Loaded late: only once a call has ended. */
-const library = (): typeof import('hdr-histogram-js') => require('hdr-histogram-js');
+const library = (): typeof import('hdr-histogram-js') => loadPackage('hdr-histogram-js');
 
 /**
  * Compressed base64: up to 3 KB and about 0.1 ms to write for any number of calls. `null` before the first.

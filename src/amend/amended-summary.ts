@@ -9,6 +9,7 @@ import {
   type SummaryParts,
   summarise,
 } from '../account/summary.js';
+import { goldColumns } from '../answer/gold.js';
 import type { Tally } from '../account/tally.js';
 import { advanced } from '../account/timeline.js';
 import type { Settings } from '../config/settings.js';
@@ -30,7 +31,7 @@ export function scoresLost(
     return `the summary will have no scores: the output was made without answer.gold; ${again}`;
   if (before.details.settings['answer.gold'] !== partValues(settings)['answer.gold'])
     return `the summary will have no scores: answer.gold has changed since; ${again}`;
-  if (!inputs.has(gold))
+  if (goldColumns(settings)?.columns.some((column) => !inputs.has(column)))
     return `the summary will have no scores: output.columns leaves out ${gold}, the column of answer.gold`;
   return null;
 }

@@ -59,35 +59,107 @@ export function saysRight(gold: Gold, answer: Answer): boolean {
 const hasSame = (list: readonly Json[], other: readonly Json[]): boolean =>
   list.length === other.length && other.every((member) => list.includes(member));
 
+/** `answer.gold.columns`: the column with the right answers of one property. */
+export interface GoldPart {
+  readonly property: string;
+  readonly column: string;
+  /** Null: the column holds values of the property. */
+  readonly map: GoldMap | null;
+}
+
 interface GoldJob {
-  /** `answer.gold`: the column with the right answers; null for none. */
+  /** `answer.gold`: the columns with the right answers; null for none. */
   readonly gold: string | null;
   readonly goldMap: GoldMap | null;
+  /** Null: one column has the whole answer. */
+  readonly goldParts: readonly GoldPart[] | null;
   readonly answer: AnswerSpec;
+}
+
+/** Where the right answers of a job are. */
+export interface GoldColumns {
+  /** As people are told. */
+  readonly name: string;
+  readonly columns: readonly string[];
+  /** Of the cells in these columns, as {@link goldCell}. */
+  readonly read: (cellOf: (column: string) => Json) => Gold | string | null;
+}
+
+/** Null for a job without. */
+export function goldColumns({ gold: name, goldMap, goldParts, answer }: GoldJob): GoldColumns | null {
+  if (name === null) return null;
+  if (goldParts === null) {
+    const read = goldCell(answer, goldMap);
+    return { name, columns: [name], read: (cellOf) => read(cellOf(name)) };
+  }
+  const whole = cellReader(answer);
+  const parts = goldParts.map((part) => {
+    const read = propertyReader(answer, part.property) ?? (() => undefined);
+    return { ...part, read, mapped: part.map && answersIn(part.map, read) };
+  });
+  return {
+    name,
+    columns: parts.map(({ column }) => column),
+    read(cellOf) {
+      const found: [property: string, right: Json][] = [];
+      for (const { property, column, read, mapped } of parts) {
+        const text = valueText(cellOf(column)).trim();
+        if (text === '') continue;
+        const right = (mapped ?? read)(text);
+        if (right !== undefined) found.push([property, right]);
+        else if (mapped === null)
+          return `has ${excerpt(text)} in ${JSON.stringify(column)}, which is no ${property}`;
+      }
+      return found.length === 0 ? null : whole(Object.fromEntries(found));
+    },
+  };
+}
+
+/**
+ * Of a property of `answer.json`, else null.
+ * @returns reads a value from a text; undefined for one that it cannot be
+ */
+export function propertyReader(
+  answer: AnswerSpec,
+  property: string,
+): ((text: string) => Json | undefined) | null {
+  const { properties } = answer.kind === 'json' ? answer.schema : {};
+  if (!isObject(properties) || !Object.hasOwn(properties, property)) return null;
+  const schema = properties[property];
+  const { enum: values, type = null } = isObject(schema) ? schema : {};
+  const types: readonly Json[] = [type].flat();
+  if (Array.isArray(values)) {
+    const names = new Map(values.map((value: Json) => [valueText(value).toLowerCase(), value]));
+    return (text) => names.get(text.toLowerCase());
+  }
+  if (types.includes('string')) return (text) => text;
+  return (text) => {
+    const value = exactOr(text.toLowerCase(), undefined);
+    if (types.includes('number') || types.includes('integer'))
+      return typeof value === 'number' ? value : undefined;
+    if (types.includes('boolean')) return typeof value === 'boolean' ? value : undefined;
+    return exactOr(text, text);
+  };
 }
 
 /**
  * Reads the right answers of rows. A cell holds nothing but a label, by any of its names, in any case, with
  * any white space, `_` or `-` between words. Several labels are written as in the output, `a;b` or `none`, or
- * as a list. Numbers are read like answers. Gold for JSON is JSON, in a cell or in the row itself. With a map a
- * cell holds one of its values.
+ * as a list. Numbers are read like answers. Gold for JSON is JSON, in a cell or in the row itself, or a column
+ * for each property. With a map a cell holds one of its values.
  * @param input its name in messages
  * @returns reads a row, null for an empty cell; null for a job without gold. It throws UsageError
  *   `gold_invalid` for a cell that cannot be an answer
  */
-export function goldReader(
-  { gold: column, goldMap, answer }: GoldJob,
-  input: string,
-): ((row: Row) => Gold | null) | null {
-  if (column === null) return null;
-  const read = goldCell(answer, goldMap);
+export function goldReader(job: GoldJob, input: string): ((row: Row) => Gold | null) | null {
+  const from = goldColumns(job);
+  if (from === null) return null;
   return ({ fields, problem, line }) => {
-    const cell = fields.get(column) ?? null;
-    const gold = problem === undefined ? read(cell) : null;
+    const gold = problem === undefined ? from.read((column) => fields.get(column) ?? null) : null;
     if (typeof gold !== 'string') return gold;
     throw new UsageError(
       'gold_invalid',
-      `${input}, line ${line}: column ${JSON.stringify(column)} (answer.gold) ${gold}`,
+      `${input}, line ${line}: column ${JSON.stringify(from.name)} (answer.gold) ${gold}`,
       'Correct the cell, or empty it where the right answer is not known.',
     );
   };

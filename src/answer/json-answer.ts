@@ -1,14 +1,12 @@
-import { createRequire } from 'node:module';
 import type { Ajv, ErrorObject, ValidateFunction } from 'ajv';
 import type { AnswerSpec } from '../core/answer-spec.js';
 import { errorText, UsageError } from '../core/errors.js';
 import { canonical, isObject, MAX_DEPTH, parseExact, parseJson, stringEnd, valueText } from '../core/json.js';
+import { loadPackage } from '../core/load-package.js';
 import type { Answer, Json, Problem } from '../core/model.js';
 import { jsonRepairer } from './json-repair.js';
 import { refusedPlace, type SchemaProblem, unknownKeywords } from './schema-problems.js';
 import { excerpt, listed, type ReadFrom } from './text.js';
-
-const require = createRequire(import.meta.url);
 
 type Schema = { readonly [key: string]: Json };
 
@@ -140,10 +138,10 @@ function validatorFor(schema: Schema): Ajv {
     code: { regExp: boundedPattern },
   } as const;
   if (String(schema['$schema'] ?? '').includes('2020-12')) {
-    const { Ajv2020 }: typeof import('ajv/dist/2020.js') = require('ajv/dist/2020.js');
+    const { Ajv2020 }: typeof import('ajv/dist/2020.js') = loadPackage('ajv/dist/2020.js');
     return new Ajv2020(options);
   }
-  const { Ajv }: typeof import('ajv') = require('ajv');
+  const { Ajv }: typeof import('ajv') = loadPackage('ajv');
   return new Ajv(options);
 }
 

@@ -1,8 +1,6 @@
-import { createRequire } from 'node:module';
 import { MAX_DEPTH } from '../core/json.js';
+import { loadPackage } from '../core/load-package.js';
 import { fits } from './text.js';
-
-const require = createRequire(import.meta.url);
 
 /** Longest repaired text, in characters: some 8,000 tokens. The library's time is not linear in it. */
 const LONGEST = 32_000;
@@ -15,7 +13,7 @@ const LONGEST = 32_000;
  * @returns the first object or array that can be repaired, or undefined
  */
 export function jsonRepairer(openers: string): (text: string) => string | undefined {
-  const { jsonrepair }: typeof import('jsonrepair') = require('jsonrepair');
+  const { jsonrepair }: typeof import('jsonrepair') = loadPackage('jsonrepair');
 
   const mended = (text: string, wanted: string): string | undefined => {
     try {

@@ -1,8 +1,6 @@
-import { createRequire } from 'node:module';
 import { type Logger, pino, stdSerializers } from 'pino';
 import type { LogLevel } from '../config/settings.js';
-
-const require = createRequire(import.meta.url);
+import { loadPackage } from '../core/load-package.js';
 
 /** ioredis attaches the refused command to its errors; with AUTH that is the password. */
 function withoutCommand(error: unknown): unknown {
@@ -17,7 +15,7 @@ export function createLog(level: LogLevel): Logger {
   const options = { level, base: null, serializers: { err: withoutCommand } };
   if (process.stderr.isTTY !== true) return pino(options, pino.destination({ fd: 2, sync: true }));
   // Loaded for a terminal only.
-  const { prettyFactory }: typeof import('pino-pretty') = require('pino-pretty');
+  const { prettyFactory }: typeof import('pino-pretty') = loadPackage('pino-pretty');
   const readable = prettyFactory({
     translateTime: 'HH:MM:ss',
     colorize: process.env['NO_COLOR'] === undefined,

@@ -116,9 +116,8 @@ async function unknownCommand(word: string): Promise<UsageError> {
   );
 }
 
-/** The commands to load for the first word: one, none, or all of them for the help. */
+/** The commands to load for the first word: one, or all of them for the help. */
 function named(word = '--help') {
-  if (word === '--version' || word === '-V') return [];
   const command = Object.entries(COMMANDS).find(([name]) => name === word);
   return command === undefined ? Object.values(COMMANDS) : [command[1]];
 }

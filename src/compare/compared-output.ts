@@ -110,8 +110,8 @@ export class ComparedOutput {
   }
 
   /** For records read after this call. */
-  readAnswersBy({ spec, goldMap }: Pick<RecordedJob, 'spec' | 'goldMap'>): void {
-    this.job = { ...this.job, spec, answer: answerReader(spec), goldMap };
+  readAnswersBy({ spec, gold }: Pick<RecordedJob, 'spec' | 'gold'>): void {
+    this.job = { ...this.job, spec, answer: answerReader(spec), gold };
   }
 
   get inputColumns(): readonly string[] {

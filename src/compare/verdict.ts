@@ -1,7 +1,7 @@
 import { GoldCounter } from '../account/gold-tally.js';
 import type { Share } from '../account/score.js';
 import { type Scores, scoresOf } from '../account/scores.js';
-import { type Gold, goldText, saysRight } from '../answer/gold.js';
+import { type Gold, goldColumns, goldText, saysRight } from '../answer/gold.js';
 import { UsageError } from '../core/errors.js';
 import type { Answer } from '../core/model.js';
 import type { OutputRecord } from '../output/reader.js';
@@ -93,20 +93,23 @@ export async function judgeOf(
   const job = [jobB, jobA].find((each) => each !== null && each.gold !== null) ?? null;
   const [column = job?.gold ?? null] = named;
   if (column === null) return null;
-  const [output, side] = b.has(column) || !a.has(column) ? ([b, 'b'] as const) : ([a, 'a'] as const);
+  const own = job && goldColumns(job);
+  const columns = own?.name === column ? own.columns : [column];
+  const hasAll = (one: ComparedOutput): boolean => columns.every((name) => one.has(name));
+  const [output, side] = hasAll(b) || !hasAll(a) ? ([b, 'b'] as const) : ([a, 'a'] as const);
   const isAsked = named.length > 0;
-  if (!isAsked && !output.has(column)) return null;
+  if (!isAsked && !hasAll(output)) return null;
   const [specA, specB] = [a.spec ?? jobA?.answer, b.spec ?? jobB?.answer];
   const spec = specB ?? specA;
   if (spec === undefined || spec.kind === 'text') {
     if (isAsked) throw noAnswers(b.name);
     return null;
   }
-  const goldMap = job?.gold && job.goldMap ? { column: job.gold, map: job.goldMap } : undefined;
   // Properties of JSON are found by their place in one schema.
   const isAlike = specA?.kind === spec.kind && spec.kind !== 'json';
-  a.readAnswersBy({ spec: isAlike ? specA : spec, goldMap });
-  b.readAnswersBy({ spec, goldMap });
+  const gold = (job && goldColumns({ ...job, answer: spec })) ?? undefined;
+  a.readAnswersBy({ spec: isAlike ? specA : spec, gold });
+  b.readAnswersBy({ spec, gold });
   const [id, bad] = [jobB?.reuse.id ?? jobA?.reuse.id ?? null, new BadCells()];
   const source = await goldSources(named, column, { output: output.name, spec, id, bad });
   return new Judge(

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { cellReader } from '../answer/gold.js';
+import { cellReader, type GoldPart, propertyReader } from '../answer/gold.js';
 import { type GoldMap, goldMapOf, keyOf } from '../answer/gold-map.js';
 import { schemaProblems } from '../answer/json-answer.js';
 import { SEPARATOR } from '../answer/label-answer.js';
@@ -187,31 +187,44 @@ const requireSchema = z
 
 const goldValue = z.union([z.string(), z.number(), z.boolean()]);
 
+const goldColumn = z.strictObject({
+  column: text.describe('The column of the input.'),
+  map: z
+    .record(
+      z.string(),
+      z.union([goldValue, z.array(goldValue).min(1)], 'must be a value or a list of values'),
+    )
+    .optional()
+    .describe(
+      'Answer → the values of the column that stand for it: { positive: [4, 5], negative: [1, 2] }. A row with another value ' +
+        'has no right answer. Default: the column holds answers.',
+    ),
+});
+
 const answerShared = {
   gold: z
     .union(
       [
         text,
+        goldColumn,
         z.strictObject({
-          column: text.describe('The column of the input.'),
-          map: z
+          columns: z
             .record(
               z.string(),
-              z.union([goldValue, z.array(goldValue).min(1)], 'must be a value or a list of values'),
+              z.union([text, goldColumn], 'must be the name of a column, or a group with column and map'),
             )
-            .optional()
+            .refine((columns) => Object.keys(columns).length > 0, 'must name a property')
             .describe(
-              'Answer → the values of the column that stand for it: { positive: [4, 5], negative: [1, 2] }. A row with another value ' +
-                'has no right answer. Default: the column holds answers.',
+              'Property of answer.json → the column with its right values: { sentiment: sentiment_true }.',
             ),
         }),
       ],
-      'must be the name of a column, or a group with column and map',
+      'must be the name of a column, a group with column and map, or one with columns',
     )
     .optional()
     .describe(
       'Column of the input with the right answer, where it is known: an answer as the job has them, or JSON with some of the ' +
-        'properties; or a column with values that stand for answers, and the map of them. The summary then has scores. The column may be ' +
+        'properties; or a column with values that stand for answers, and the map of them; or a column for each property of JSON. The summary then has scores. The column may be ' +
         'empty, and is not sent unless the prompt names it.',
     ),
   require: requireSchema,
@@ -633,20 +646,47 @@ function abstainProblems({ answer }: Pick<ConfidenceParts, 'answer'>) {
 
 function goldProblems({ answer }: Pick<ConfidenceParts, 'answer'>) {
   const gold = answer?.gold;
-  if (answer === undefined || typeof gold !== 'object' || gold.map === undefined) return [];
-  const at = (message: string, name?: string, input?: unknown) => ({
-    ...{ path: ['answer', 'gold', 'map', ...(name === undefined ? [] : [name])], message, input },
+  if (answer === undefined || typeof gold !== 'object') return [];
+  const spec = answerSpec(answer);
+  const at = (path: readonly string[], message: string, input?: unknown) => ({
+    ...{ path: ['answer', 'gold', ...path], message, input },
   });
-  if ('json' in answer)
-    return [at('needs labels or a number: JSON is compared as it is', undefined, gold.map)];
-  const read = cellReader(answerSpec(answer));
-  const owners = new Map<string, string>();
-  return goldMapOf(gold.map).flatMap(([cell, name]) => {
+  if ('columns' in gold) {
+    if (spec.kind !== 'json')
+      return [at(['columns'], 'needs answer.json, whose properties it names', gold.columns)];
+    return partsOf(gold.columns).flatMap(({ property, map }) => {
+      const read = propertyReader(spec, property);
+      if (read === null) return [at(['columns', property], 'is no property of answer.json')];
+      const wrong = (name: string) => (read(name) === undefined ? `is no ${property}` : null);
+      return mapProblems(map ?? [], wrong, (path, ...rest) =>
+        at(['columns', property, 'map', ...path], ...rest),
+      );
+    });
+  }
+  if (gold.map === undefined) return [];
+  if (spec.kind === 'json')
+    return [at(['map'], 'needs labels or a number: JSON is compared as it is', gold.map)];
+  const read = cellReader(spec);
+  const wrong = (name: string) => {
     const right = read(name);
-    if (typeof right === 'string') return [at(right, name)];
+    return typeof right === 'string' ? right : null;
+  };
+  return mapProblems(goldMapOf(gold.map), wrong, (path, ...rest) => at(['map', ...path], ...rest));
+}
+
+/** @param wrong what an answer is not, `null` for a sound one */
+function mapProblems<P>(
+  map: GoldMap,
+  wrong: (answer: string) => string | null,
+  at: (path: readonly string[], message: string, input?: unknown) => P,
+): P[] {
+  const owners = new Map<string, string>();
+  return map.flatMap(([cell, name]) => {
+    const problem = wrong(name);
+    if (problem !== null) return [at([name], problem)];
     const before = owners.get(keyOf(cell)) ?? name;
     owners.set(keyOf(cell), before);
-    return before === name ? [] : [at(`has a value that ${JSON.stringify(before)} has, too`, name, cell)];
+    return before === name ? [] : [at([name], `has a value that ${JSON.stringify(before)} has, too`, cell)];
   });
 }
 
@@ -991,11 +1031,27 @@ const mostUnanswered = (most: JobFile['limits']['stop_after_failures']) =>
 function goldOf(answer: JobFile['answer']): {
   readonly gold: string | null;
   readonly goldMap: GoldMap | null;
+  readonly goldParts: readonly GoldPart[] | null;
 } {
   const { gold = null } = answer ?? {};
-  if (gold === null || typeof gold === 'string') return { gold, goldMap: null };
-  return { gold: gold.column, goldMap: gold.map === undefined ? null : goldMapOf(gold.map) };
+  if (gold === null || typeof gold === 'string') return { gold, goldMap: null, goldParts: null };
+  if ('column' in gold)
+    return {
+      gold: gold.column,
+      goldMap: gold.map === undefined ? null : goldMapOf(gold.map),
+      goldParts: null,
+    };
+  const parts = partsOf(gold.columns);
+  return { gold: parts.map(({ column }) => column).join(', '), goldMap: null, goldParts: parts };
 }
+
+type NamedColumns = Extract<NonNullable<JobFile['answer']>['gold'], { readonly columns: unknown }>['columns'];
+
+const partsOf = (columns: NamedColumns): GoldPart[] =>
+  Object.entries(columns).map(([property, named]) => {
+    const { column, map } = typeof named === 'string' ? { column: named, map: undefined } : named;
+    return { property, column, map: map === undefined ? null : goldMapOf(map) };
+  });
 
 /** Null for an empty budget. */
 function budgetOf({

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { answerReader } from '../answer/answer.js';
+import { goldColumns } from '../answer/gold.js';
 import { UsageError } from '../core/errors.js';
 import { OUTPUT_FORMATS, outputFormatOf } from '../output/format.js';
 import { isMarked, marked } from '../output/output-name.js';
@@ -209,6 +210,7 @@ export type RecordSettings = Pick<
   | 'flex'
   | 'gold'
   | 'goldMap'
+  | 'goldParts'
   | 'answer'
   | 'output'
   | 'reuse'
@@ -222,7 +224,7 @@ export function recordOptions(job: RecordSettings): RecordedJob {
   const { output, parameters } = job;
   return {
     spec: job.answer,
-    goldMap: job.gold !== null && job.goldMap !== null ? { column: job.gold, map: job.goldMap } : undefined,
+    gold: goldColumns(job) ?? undefined,
     answer: answerReader(job.answer),
     select: output.columns ?? undefined,
     formulas: output.formulas,

@@ -1,7 +1,6 @@
 import * as z from 'zod';
 import { ABSTAINED, answerReader, REFUSED } from '../answer/answer.js';
-import { type Gold, goldCell } from '../answer/gold.js';
-import type { GoldMap } from '../answer/gold-map.js';
+import { type Gold, type GoldColumns, goldCell } from '../answer/gold.js';
 import type { AnswerSpec } from '../core/answer-spec.js';
 import { UsageError } from '../core/errors.js';
 import { exactOr, isObject, valueText } from '../core/json.js';
@@ -49,8 +48,8 @@ export interface RecordedJob extends Omit<Parameters<typeof recordLayout>[0], 'i
   readonly formulas: 'protect' | 'raw';
   /** Input columns of the records → their names there. @default unknown */
   readonly inputs?: ReadonlyMap<string, string>;
-  /** What the cells of `answer.gold` stand for. @default they are answers */
-  readonly goldMap?: { readonly column: string; readonly map: GoldMap } | undefined;
+  /** `answer.gold`. @default none */
+  readonly gold?: GoldColumns | undefined;
 }
 
 const TEXT: AnswerSpec = { kind: 'text' };
@@ -96,7 +95,6 @@ export class RecordReader {
   readonly answers: readonly string[];
   /** An answer, as people write it. */
   readonly goldIn: (cell: Json) => Gold | string | null;
-  readonly mappedGoldIn: (cell: Json) => Gold | string | null;
   /** Labels with a recorded confidence, and the CSV columns that hold it. */
   readonly labels: readonly string[];
   readonly probabilities: readonly string[];
@@ -116,7 +114,6 @@ export class RecordReader {
     this.isCsv = output.format.hasHeader;
     this.answers = this.isCsv ? answerNames(job) : ['answer'];
     this.goldIn = goldCell(spec);
-    this.mappedGoldIn = job.goldMap ? goldCell(spec, job.goldMap.map) : this.goldIn;
     this.labels = answer.confidenceOf ?? [];
     this.probabilities = probabilityColumns(this.labels).map(({ name }) => name);
     this.asksConfidence = answer.confidenceOf !== undefined;
@@ -309,10 +306,17 @@ export class OutputRecord {
   /** @returns null for an empty cell, `undefined` as {@link input}, a string: what is wrong with the cell */
   gold(column: string): Gold | string | null | undefined {
     if (this.isUnreadable) return null;
-    const cell = this.input(column);
-    if (cell === undefined) return undefined;
-    const { goldIn, mappedGoldIn, job } = this.reader;
-    return (job.goldMap?.column === column ? mappedGoldIn : goldIn)(cell);
+    const { goldIn, job } = this.reader;
+    if (this.#lacks(column)) return undefined;
+    const cellOf = (name: string): Json => this.input(name) ?? null;
+    return job.gold?.name === column ? job.gold.read(cellOf) : goldIn(cellOf(column));
+  }
+
+  /** @param gold a column with right answers, or the name of the job's */
+  #lacks(gold: string): boolean {
+    const own = this.reader.job.gold;
+    const columns = own?.name === gold ? own.columns : [gold];
+    return columns.some((name) => this.input(name) === undefined);
   }
 
   /** The missing columns without which the answer is unknown. */
@@ -335,7 +339,7 @@ export class OutputRecord {
   lacksForTally(gold: string | null): string[] {
     const columns = this.reader.isCsv ? COUNTED.map(({ name }) => name) : COUNTED.map(({ part }) => part);
     const absent = [...columns, ...this.reader.optional].filter((name) => !this.has(name));
-    const isScored = gold === null || this.isUnreadable || this.input(gold) !== undefined;
+    const isScored = gold === null || this.isUnreadable || !this.#lacks(gold);
     return [...new Set([...absent, ...this.lacksForAnswer(), ...(isScored ? [] : [gold])])];
   }
 

@@ -1,9 +1,7 @@
-import { createRequire } from 'node:module';
+import { loadPackage } from '../core/load-package.js';
 import type { Problem, Prompt } from '../core/model.js';
 import { DEFAULT_MAX_TOKENS } from '../service/parameters.js';
 import { promptText, textsOf } from './prompt-text.js';
-
-const require = createRequire(import.meta.url);
 
 /** cl100k_base for most models of the catalogue, p50k_base for the davinci model, o200k_base for newer ones. */
 export type Encoding = 'cl100k_base' | 'p50k_base' | 'o200k_base';
@@ -55,7 +53,7 @@ export function loadTokenizer(encoding: Encoding): Tokenizer {
 }
 
 function load(encoding: Encoding): Tokenizer {
-  const library: typeof import('gpt-tokenizer/encoding/cl100k_base') = require(
+  const library: typeof import('gpt-tokenizer/encoding/cl100k_base') = loadPackage(
     `gpt-tokenizer/encoding/${encoding}`,
   );
   library.setMergeCacheSize(MERGES_REMEMBERED);

@@ -42,7 +42,8 @@ function partsOf(settings: Settings): Record<string, unknown> {
     ...(output.probabilities && { 'output.probabilities': true }),
     ...(reuse.dedupe && { 'input.dedupe': true }),
     ...(settings.gold !== null && {
-      'answer.gold': settings.goldMap ? [settings.gold, settings.goldMap] : settings.gold,
+      'answer.gold':
+        settings.goldParts ?? (settings.goldMap ? [settings.gold, settings.goldMap] : settings.gold),
     }),
     // Without the second deployment: its name may be corrected while a run is unfinished.
     ...(settings.onInvalid !== null && {

@@ -38,8 +38,8 @@ export async function planRows(settings: Settings, survey: Survey): Promise<Plan
   checkRoom(settings, survey);
   checkBeginnings(settings);
   if (!isBlank) checkReuse(settings.reuse, parameters, settings.rowParameters, { name, ...survey });
-  if (!isBlank && settings.gold !== null) checkColumns('answer.gold', [settings.gold], { name, ...survey });
   const options = recordOptions(settings);
+  if (!isBlank) checkColumns('answer.gold', options.gold?.columns ?? [], { name, ...survey });
   const { answer } = options;
   const votes = 'votes' in settings.answer;
   const gold = goldReader(settings, name);

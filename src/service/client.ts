@@ -7,7 +7,8 @@ import { type CallStage, DEADLINE, type Exchange, failureOf } from './exchange.j
 import { KeptConnections } from './kept-connections.js';
 import { type KeyCleaner, keyCleaner, proxyCleaner } from './key-cleaner.js';
 import { LargeBodies, type LargeBody } from './large-bodies.js';
-import { type ServiceProxy, tunnelThrough } from './proxy.js';
+import type { ServiceProxy } from './proxy.js';
+import { tunnelThrough } from './tunnel.js';
 import { WaitingCalls } from './waiting-calls.js';
 
 /** Idle time after which a connection is closed, in ms. */

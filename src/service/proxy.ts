@@ -1,7 +1,5 @@
-import { BlockList, isIP, Socket } from 'node:net';
-import { buildConnector, Pool } from 'undici';
+import { BlockList, isIP } from 'node:net';
 import { UsageError } from '../core/errors.js';
-import { PROXY_REFUSED } from './exchange.js';
 
 /** A private field keeps the password out of logs. */
 export class ServiceProxy {
@@ -94,43 +92,4 @@ function isInNetwork(host: string, network: string): boolean {
   const list = new BlockList();
   list.addSubnet(address, Number(bits), family);
   return list.check(host, isIP(host) === 6 ? 'ipv6' : 'ipv4');
-}
-
-interface TunnelSettings {
-  readonly proxy: ServiceProxy;
-  readonly target: string;
-  /** Per step, in milliseconds. */
-  readonly timeoutMs: number;
-  /** Trusted certificates for the service, in PEM. */
-  readonly ca?: string | undefined;
-}
-
-/** TLS connections through a proxy, which sees only the host's name. */
-interface Tunnel {
-  readonly connect: buildConnector.connector;
-  close(): Promise<void>;
-}
-
-/** One CONNECT per connection. The error's code holds the proxy's status when it refuses. */
-export function tunnelThrough({ proxy, target, timeoutMs, ca }: TunnelSettings): Tunnel {
-  const toProxy = new Pool(proxy.address, { connect: { timeout: timeoutMs }, headersTimeout: timeoutMs });
-  const secure = buildConnector({ timeout: timeoutMs, ...(ca !== undefined && { ca }) });
-  const headers = ['host', target, ...proxy.headers];
-  return {
-    connect: (options, callback) => {
-      toProxy.connect({ path: target, headers }).then(
-        ({ socket, statusCode }) => {
-          if (statusCode === 200 && socket instanceof Socket) {
-            secure({ ...options, httpSocket: socket }, callback);
-            return;
-          }
-          socket.on('error', () => {}).destroy();
-          const code = `${PROXY_REFUSED}${statusCode}`;
-          callback(Object.assign(new Error('the proxy refused'), { code }), null);
-        },
-        (error: Error) => callback(error, null),
-      );
-    },
-    close: () => toProxy.destroy(),
-  };
 }

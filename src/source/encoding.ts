@@ -1,10 +1,8 @@
 import { isUtf8 } from 'node:buffer';
-import { createRequire } from 'node:module';
 import type iconv from 'iconv-lite';
 import { UsageError } from '../core/errors.js';
+import { loadPackage } from '../core/load-package.js';
 import { lineBreaks, RECORD_LIMIT } from './lines.js';
-
-const require = createRequire(import.meta.url);
 
 /** Converts to UTF-8 without a byte-order mark, and refuses what it cannot decode. */
 interface Decoder {
@@ -117,7 +115,7 @@ class Foreign implements Decoder {
     private readonly encoding: string,
   ) {
     // Loaded only for a file that is not UTF-8.
-    const library: typeof iconv = require('iconv-lite');
+    const library: typeof iconv = loadPackage('iconv-lite');
     if (!library.encodingExists(encoding)) {
       throw new UsageError(
         'unknown_encoding',

@@ -19,7 +19,10 @@ const row = (value: Json | undefined, change: Partial<Row> = {}): Row => ({
 });
 
 function goldOf(answer: AnswerSpec, value: Json | undefined, change: Partial<Row> = {}) {
-  return goldReader({ gold: 'truth', goldMap: null, answer }, 'rows.csv')?.(row(value, change));
+  return goldReader(
+    { gold: 'truth', goldMap: null, goldParts: null, answer },
+    'rows.csv',
+  )?.(row(value, change));
 }
 
 function refusal(answer: AnswerSpec, value: Json): string {
@@ -62,7 +65,7 @@ describe('a gold label', () => {
   });
 
   it('is not looked for in a job without', () => {
-    expect(goldReader({ gold: null, goldMap: null, answer: LABELS }, 'rows.csv')).toBeNull();
+    expect(goldReader({ gold: null, goldMap: null, goldParts: null, answer: LABELS }, 'rows.csv')).toBeNull();
   });
 });
 
@@ -165,7 +168,11 @@ describe('gold for JSON', () => {
 });
 
 describe('a map of gold', () => {
-  const map = (of: { readonly [answer: string]: Json }) => ({ gold: 'truth', goldMap: goldMapOf(of) });
+  const map = (of: { readonly [answer: string]: Json }) => ({
+    gold: 'truth',
+    goldMap: goldMapOf(of),
+    goldParts: null,
+  });
   const read = goldReader(
     { ...map({ positive: [4, 5], self_harm: 'harm done' }), answer: LABELS },
     'rows.csv',
@@ -193,5 +200,60 @@ describe('a map of gold', () => {
       kind: 'label',
       label: '5',
     });
+  });
+});
+
+describe('gold in a column for each property', () => {
+  const answer: AnswerSpec = {
+    kind: 'json',
+    schema: {
+      type: 'object',
+      properties: {
+        sentiment: { enum: ['Positive', 'Negative'] },
+        stars: { type: 'integer' },
+        urgent: { type: ['boolean', 'null'] },
+        name: { type: 'string' },
+      },
+    },
+  };
+  const read = goldReader(
+    {
+      gold: 'truth, Rating, u, n',
+      goldMap: null,
+      goldParts: [
+        { property: 'sentiment', column: 'truth', map: null },
+        { property: 'stars', column: 'Rating', map: goldMapOf({ 5: 'great', 1: ['bad', 'awful'] }) },
+        { property: 'urgent', column: 'u', map: null },
+        { property: 'name', column: 'n', map: null },
+      ],
+      answer,
+    },
+    'rows.csv',
+  );
+  const rightOf = (fields: { readonly [column: string]: Json }) => {
+    const gold = read?.({ ...row(''), fields: new Map(Object.entries(fields)) });
+    if (gold?.kind !== 'json') return gold;
+    return Object.fromEntries(gold.values.map(({ name, right }) => [name, right]));
+  };
+
+  it('has the type of its property', () => {
+    expect(rightOf({ truth: ' positive', Rating: 'Great', u: 'TRUE', n: '12' })).toEqual({
+      sentiment: 'Positive',
+      stars: 5,
+      urgent: true,
+      name: '12',
+    });
+  });
+
+  it('may be known of some properties only, and has no place for what the map does not name', () => {
+    expect(rightOf({ truth: '', Rating: 'so-so', u: 'false', n: '' })).toEqual({ urgent: false });
+    expect(rightOf({ truth: '', Rating: 'so-so', u: ' ', n: '' })).toBeNull();
+  });
+
+  it('is refused where it cannot be a value of its property', () => {
+    expect(() => rightOf({ truth: 'neutral', Rating: '', u: '', n: '' })).toThrow(
+      'column "truth, Rating, u, n" (answer.gold) has the text "neutral" in "truth", which is no sentiment',
+    );
+    expect(() => rightOf({ truth: '', Rating: '', u: '1', n: '' })).toThrow('in "u", which is no urgent');
   });
 });

@@ -66,7 +66,22 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
     'answer: { labels: [a, b], gold: { column: rating, map: { a: null } } }',
     'job.yaml:3: answer.gold.map.a is empty: give it a value, or remove the line',
   ],
-  ['answer: { labels: [a, b], gold: { map: { a: 1 } } }', 'job.yaml:3: answer.gold.column is missing'],
+  [
+    'answer: { labels: [a, b], gold: { map: { a: 1 } } }',
+    'job.yaml:3: answer.gold must be the name of a column, a group with column and map, or one with columns, got {"map":{"a":1}}',
+  ],
+  [
+    'answer: { labels: [a, b], gold: { columns: { a: x } } }',
+    'job.yaml:3: answer.gold.columns needs answer.json, whose properties it names',
+  ],
+  [
+    'answer: { json: { type: object, properties: { a: {} } }, gold: { columns: { b: x } } }',
+    'job.yaml:3: answer.gold.columns.b is no property of answer.json',
+  ],
+  [
+    'answer: { json: { type: object, properties: { a: { type: integer } } }, gold: { columns: { a: { column: x, map: { good: 1 } } } } }',
+    'job.yaml:3: answer.gold.columns.a.map.good is no a',
+  ],
   [
     'answer: { json: { type: object }, gold: { column: rating, map: { a: 1 } } }',
     'job.yaml:3: answer.gold.map needs labels or a number: JSON is compared as it is',

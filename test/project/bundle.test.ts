@@ -1,21 +1,58 @@
 import { readdirSync, readFileSync } from 'node:fs';
+import { isBuiltin } from 'node:module';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
+import type { Encoding } from '../../src/prompt/tokens.js';
 import { Workplace } from '../support/promptmill.js';
 
 const root = join(import.meta.dirname, '../..');
 const read = (path: string): string => readFileSync(join(root, path), 'utf8');
 
+/** The code that is published. */
+const files = readdirSync(join(root, 'dist'), { recursive: true, encoding: 'utf8' })
+  .filter((name) => /^[^/]+\.js$|^bundle\/.*\.js$|\.cjs$/.test(name))
+  .map((name) => `dist/${name}`);
+
+it('what is published imports only packages that are installed with it', () => {
+  const { dependencies } = JSON.parse(read('package.json'));
+  const imported = files.flatMap((name) =>
+    [
+      ...read(name).matchAll(
+        /^(?:import|export)\b[^'"]*["']([^.'"][^'"]*)["'];$|\bimport\(["']([^.'"][^'"]*)["']\)/gm,
+      ),
+    ].map(([, from, late = '']) => /^(?:@[^/]+\/)?[^/]+/.exec(from ?? late)?.[0] ?? ''),
+  );
+  const packages = new Set(imported.filter((name) => !isBuiltin(name)));
+  expect(packages).toContain('@bull-board/fastify');
+  // Vega tries that one, and does without.
+  packages.delete('canvas');
+  expect([...packages].filter((name) => !Object.hasOwn(dependencies, name))).toEqual([]);
+});
+
+it('what the sources load late is a file of the bundle', () => {
+  const sources = readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' }).filter((name) =>
+    name.endsWith('.ts'),
+  );
+  const names = sources.flatMap((name) =>
+    [...read(`src/${name}`).matchAll(/\bloadPackage\(\s*['`]([^'`]+)['`]/g)].map(([, name = '']) => name),
+  );
+  expect(names).toContain('jsonrepair');
+  const encodings = ['cl100k_base', 'p50k_base', 'o200k_base'] satisfies Encoding[];
+  const late = names.flatMap((name) => {
+    const [start = '', variable] = name.split('$');
+    return variable === undefined ? name : encodings.map((encoding) => start + encoding);
+  });
+  expect(late.filter((name) => !files.includes(`dist/packages/${name}.cjs`))).toEqual([]);
+});
+
 it('every package in the bundle has the text of its licence beside it', () => {
-  const bundle = readdirSync(join(root, 'dist/cli')).filter((name) => name.endsWith('.js'));
   // esbuild puts the path of each file above what it took from it.
-  const folders = bundle.flatMap((name) =>
-    [...read(`dist/cli/${name}`).matchAll(/^\/\/ (.*node_modules\/(?:@[^/]+\/)?[^/]+)\/.*$/gm)].map(
-      ([, folder]) => folder,
-    ),
+  const folders = files.flatMap((name) =>
+    [...read(name).matchAll(/^\/\/ (.*node_modules\/(?:@[^/]+\/)?[^/]+)\/.*$/gm)].map(([, folder]) => folder),
   );
   expect(folders).toContain('node_modules/pg-types');
-  const sections = read('dist/cli/licences.txt').split(/^(?=\S+ \d+\.\d+\.\d+: .*$)/m);
+  expect(folders).toContain('node_modules/gpt-tokenizer');
+  const sections = read('dist/bundle/licences.txt').split(/^(?=\S+ \d+\.\d+\.\d+: .*$)/m);
   const texts = new Map(
     sections.map((section): [string, string] => [section.slice(0, section.indexOf('\n')), section]),
   );

@@ -67,7 +67,7 @@ it('to say its version takes a handful of files', async () => {
   const { code, stdout } = await work.run(['--version'], env);
   expect(code).toBe(0);
   expect(stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
-  expect(loaded().length).toBeLessThanOrEqual(11);
+  expect(loaded().length).toBeLessThanOrEqual(3);
 });
 
 describeEachStore('the counts of a run', (store) => {

@@ -6,9 +6,10 @@ import { scoresOf } from '../../src/account/scores.js';
 import { type StoredSummary, summarise } from '../../src/account/summary.js';
 import { emptyTally } from '../../src/account/tally.js';
 import { answerReader } from '../../src/answer/answer.js';
-import { goldMapOf } from '../../src/answer/gold-map.js';
+import { goldColumns } from '../../src/answer/gold.js';
+import { type GoldMap, goldMapOf } from '../../src/answer/gold-map.js';
 import type { AnswerSpec } from '../../src/core/answer-spec.js';
-import { ANY_JOB, type RecordedJob } from '../../src/output/reader.js';
+import { ANY_JOB } from '../../src/output/reader.js';
 import { renderHtml } from '../../src/render/html.js';
 import { type ReportJob, type ReportTable, reportRows } from '../../src/render/report-rows.js';
 import { runDocument } from '../../src/render/run-document.js';
@@ -167,10 +168,10 @@ describe('the rows of a report', () => {
 
   describe('with right answers', () => {
     const answer: AnswerSpec = { kind: 'labels', labels: ['good', 'bad'] };
-    const job = (spec: AnswerSpec, gold: string, goldMap?: RecordedJob['goldMap']): ReportJob => ({
-      recorded: { ...ANY_JOB, spec, answer: answerReader(spec), goldMap },
-      gold,
-    });
+    const job = (spec: AnswerSpec, gold: string, goldMap: GoldMap | null = null): ReportJob => {
+      const from = goldColumns({ gold, goldMap, goldParts: null, answer: spec }) ?? undefined;
+      return { recorded: { ...ANY_JOB, spec, answer: answerReader(spec), gold: from }, gold };
+    };
     const written = (name: string, text: string): string => {
       writeFileSync(join(folder, name), text);
       return join(folder, name);
@@ -206,7 +207,7 @@ describe('the rows of a report', () => {
         ...{ answers_invalid: 1, answers_refused: 1 },
         rows: { ...EMPTY.rows, total: 7, completed: 6, failed: 1 },
       };
-      const table = await read(path, counted, job(answer, 'stars', { column: 'stars', map }));
+      const table = await read(path, counted, job(answer, 'stars', map));
       expect(table.rows.map(({ outcome, gold }) => `${outcome} ${gold}`)).toEqual([
         ...[
           'right good',

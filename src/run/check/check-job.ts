@@ -1,3 +1,4 @@
+import { goldColumns } from '../../answer/gold.js';
 import type { Settings } from '../../config/settings.js';
 import { rowRequest } from '../../prompt/row-request.js';
 import { textsOf } from '../../prompt/prompt-text.js';
@@ -87,7 +88,7 @@ async function inspect(
   counting: Counting,
   context: CheckContext,
 ): Promise<Inspected> {
-  const { gold } = settings;
+  const { names = [] } = plan.requests.template ?? {};
   const inspection = new Inspection({
     count: promptCounter(loadTokenizer(counting.encoding), plan.requests.operation.overhead),
     contextWindow: counting.contextWindow,
@@ -96,7 +97,7 @@ async function inspect(
     parameters: settings.parameters,
     dedupe: settings.reuse.dedupe,
     golds: GoldCount.of(settings, settings.input.name),
-    goldInPrompt: gold !== null && plan.requests.template?.names.includes(gold) ? gold : null,
+    goldInPrompt: goldColumns(settings)?.columns.find((column) => names.includes(column)) ?? null,
     grouping: {
       chunkSize: settings.limits.chunkSize,
       chunkBytes: CHUNK_BYTES,
