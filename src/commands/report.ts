@@ -2,18 +2,18 @@ import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { Command } from 'commander';
 import { type FinishedSummary, readSummary } from '../account/read-summary.js';
+import { recordOptions } from '../config/settings.js';
 import { UsageError } from '../core/errors.js';
 import { knownFormatOf } from '../output/format.js';
+import type { RecordedJob } from '../output/reader.js';
 import { assertFree, type RequestedFile, realPathOf, writeRequestedFile } from '../output/requested-file.js';
 import { renderMarkdown } from '../render/markdown.js';
-import type { ReportJob } from '../render/report-rows.js';
 import { runDocument } from '../render/run-document.js';
 import { type RunReport, reportOf, runReport } from '../render/run-report.js';
 import { show } from '../render/terminal.js';
 import { terminalText } from '../render/terminal-text.js';
 import { openFinished } from '../resume/finished-output.js';
 import { outputFiles } from '../resume/output-files.js';
-import { reportJob } from '../resume/report-file.js';
 import { openJob } from './job.js';
 import type { Exit } from './signals.js';
 
@@ -130,12 +130,12 @@ async function findRun(file: string): Promise<FoundRun> {
 }
 
 /** Without its job a report has everything but the right answers. @throws UsageError for one that is named */
-function jobOf({ summary }: FoundRun, named: string | undefined): ReportJob | null {
+function jobOf({ summary }: FoundRun, named: string | undefined): RecordedJob | null {
   const file = named ?? summary.job_file;
   let why = 'the summary names no job file';
   try {
     const set = named === undefined ? summary.job_set : [];
-    if (file !== undefined) return reportJob(openJob(file, { set }).settings);
+    if (file !== undefined) return recordOptions(openJob(file, { set }).settings);
   } catch (error) {
     if (named !== undefined || !(error instanceof UsageError)) throw error;
     why = error.message;

@@ -59,13 +59,6 @@ type RowOutcome = (typeof OUTCOMES)[number];
 export const isToLookAt = ({ outcome }: Pick<ReportRow, 'outcome'>): boolean =>
   TO_LOOK_AT.some((name) => name === outcome);
 
-/** How the records are read; without it no answer is known to be wrong. */
-export interface ReportJob {
-  readonly recorded: RecordedJob;
-  /** Input column with the right answers; null for none. */
-  readonly gold: string | null;
-}
-
 /** Of a table; and how many of these are reserved for the sample, if there are other rows. */
 const MOST_ROWS = 2_000;
 const SAMPLE = 500;
@@ -103,27 +96,27 @@ const OTHERS = '(others)';
 
 /**
  * One pass over the output. The sample depends only on output and job.
+ * @param recorded how the records are read. @default without gold: no answer is known to be wrong
  * @returns a reason if the output does not say how rows ended
  * @throws UsageError `output_unreadable`, `output_damaged`
  */
 export async function reportRows(
   output: string,
   summary: StoredSummary,
-  job: ReportJob | null = null,
+  recorded: RecordedJob = ANY_JOB,
 ): Promise<ReportTable | string> {
   const groups = new Map(
-    [...quotas(summary, job)].map(([name, quota]) => [name, sampleOf(name, quota)] as const),
+    [...quotas(summary, recorded)].map(([name, quota]) => [name, sampleOf(name, quota)] as const),
   );
   const unnamed = sampleOf(OTHERS, MOST_ROWS);
   const file = outputAt(output);
-  const { recorded, gold: column } = job ?? { recorded: ANY_JOB, gold: null };
-  let goldColumn = column;
+  let goldColumn = recorded.gold?.name ?? null;
   const abstains = summary.answers_abstained > 0;
   const outcomes = new Map<string, number>(OUTCOMES.map((name) => [name, 0]));
   const answers = new Map(labelsOf(summary).map((name) => [name, 0]));
   const asked = new Set(columnsInTags(summary.details.prompt ?? ''));
   const columns = { isCsv: file.format.hasHeader, asked, labels: answers };
-  const table = new TableColumns(columns, recorded, column);
+  const table = new TableColumns(columns, recorded);
   const countIn = (counts: Map<string, number>, name: string): void => {
     const before = counts.get(name);
     if (before !== undefined) counts.set(name, before + 1);
@@ -197,11 +190,11 @@ const labelsOf = ({ answers }: Summary): string[] =>
   Object.keys(answers).filter((name) => !COUNTED_AS.test(name));
 
 /** Rows per group: all that need a look if there is room; of the others equal numbers for each answer. */
-function quotas(summary: Summary, job: ReportJob | null): Map<string, number> {
+function quotas(summary: Summary, job: RecordedJob): Map<string, number> {
   const { rows, answers, scores } = summary;
   const judged = scores?.answered ?? rows.completed;
   const problems = new Map<RowOutcome, number>([
-    ['wrong', job?.gold ? judged - Math.round(judged * (scores?.answered_accuracy ?? 0)) : 0],
+    ['wrong', job.gold ? judged - Math.round(judged * (scores?.answered_accuracy ?? 0)) : 0],
     ['invalid', summary.answers_invalid],
     ['refused', summary.answers_refused],
     ['abstained', summary.answers_abstained],
@@ -227,7 +220,6 @@ class TableColumns {
       readonly labels: ReadonlyMap<string, number>;
     },
     private readonly job: RecordedJob,
-    private readonly gold: string | null,
   ) {}
 
   /** @param gold the right answer, which is shown once */
@@ -259,7 +251,7 @@ class TableColumns {
 
   #addInput(cells: Map<string, string>, name: string, value: Json, gold: string): void {
     const { asked } = this.how;
-    if (name === this.gold && valueText(value) === gold) return;
+    if (name === this.job.gold?.name && valueText(value) === gold) return;
     const isAsked = asked.has(name.trim()) || asked.has(name.replace(/^input_/, '').trim());
     this.#add(cells, name, isAsked ? 'prompt' : 'row', value);
   }

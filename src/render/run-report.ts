@@ -4,8 +4,9 @@ import { calledPerSecond, invalidIn, type StoredSummary, type Summary } from '..
 import { pointsOf } from '../account/timeline.js';
 import { count, counted, duration, moment, rate } from '../core/figures.js';
 import { shellWord } from '../core/started.js';
+import type { RecordedJob } from '../output/reader.js';
 import { type ExampleTexts, exampleTexts } from './example-texts.js';
-import { type ReportJob, type ReportTable, reportRows } from './report-rows.js';
+import { type ReportTable, reportRows } from './report-rows.js';
 import { reconciliation, shortfall } from './run-words.js';
 import { confusionMatrix } from './score-sections.js';
 import { sectionsOf } from './sections.js';
@@ -26,11 +27,11 @@ interface Verdict {
 export const reportOf = async (
   summary: StoredSummary,
   output: string,
-  job: ReportJob | null,
+  job: RecordedJob | null,
   warning: string | null = null,
 ): Promise<RunReport> => {
   const examples = await exampleTexts(output, summary.scores, summary.details.prompt);
-  return runReport(summary, await reportRows(output, summary, job), output, warning, examples);
+  return runReport(summary, await reportRows(output, summary, job ?? undefined), output, warning, examples);
 };
 
 /**

@@ -4,16 +4,9 @@ import type { StoredSummary } from '../account/summary.js';
 import { type RecordSettings, recordOptions } from '../config/settings.js';
 import { modeOf, readPlainFile } from '../output/plain-file.js';
 import { writeDurably } from '../output/writer.js';
-import type { ReportJob } from '../render/report-rows.js';
 import type { OutputFiles } from './output-files.js';
 
 /* The report page beside an output. A page of another run or an older output is removed. */
-
-/** What the report needs of the job. */
-export const reportJob = (settings: RecordSettings): ReportJob => ({
-  recorded: recordOptions(settings),
-  gold: settings.gold,
-});
 
 /** Charts and tables are loaded only here. @returns the path */
 export const writeReport = (
@@ -41,7 +34,7 @@ async function written(
     const { renderHtml } = await import('../render/html.js');
     const { runDocument } = await import('../render/run-document.js');
     const { reportOf } = await import('../render/run-report.js');
-    const report = await reportOf(summary(), files.output, reportJob(settings));
+    const report = await reportOf(summary(), files.output, recordOptions(settings));
     const page = await renderHtml(runDocument(report));
     await writeDurably(files.report, page, modeOf(files.output));
     return files.report;

@@ -9,9 +9,9 @@ import { answerReader } from '../../src/answer/answer.js';
 import { goldColumns } from '../../src/answer/gold.js';
 import { type GoldMap, goldMapOf } from '../../src/answer/gold-map.js';
 import type { AnswerSpec } from '../../src/core/answer-spec.js';
-import { ANY_JOB } from '../../src/output/reader.js';
+import { ANY_JOB, type RecordedJob } from '../../src/output/reader.js';
 import { renderHtml } from '../../src/render/html.js';
-import { type ReportJob, type ReportTable, reportRows } from '../../src/render/report-rows.js';
+import { type ReportTable, reportRows } from '../../src/render/report-rows.js';
 import { runDocument } from '../../src/render/run-document.js';
 import { runReport } from '../../src/render/run-report.js';
 import { DETAILS } from '../account/summary-parts.js';
@@ -168,9 +168,9 @@ describe('the rows of a report', () => {
 
   describe('with right answers', () => {
     const answer: AnswerSpec = { kind: 'labels', labels: ['good', 'bad'] };
-    const job = (spec: AnswerSpec, gold: string, goldMap: GoldMap | null = null): ReportJob => {
+    const job = (spec: AnswerSpec, gold: string, goldMap: GoldMap | null = null): RecordedJob => {
       const from = goldColumns({ gold, goldMap, goldParts: null, answer: spec }) ?? undefined;
-      return { recorded: { ...ANY_JOB, spec, answer: answerReader(spec), gold: from }, gold };
+      return { ...ANY_JOB, spec, answer: answerReader(spec), gold: from };
     };
     const written = (name: string, text: string): string => {
       writeFileSync(join(folder, name), text);
