@@ -31,8 +31,8 @@ Each variant has an output beside that of the job: reviews.try-job.csv, and
 reviews.try-shorter-1a2b3c.csv, with …-changed.csv for rows that differ.
 limits.budget holds for all variants together. The same command goes on where it
 was stopped, and a further try calls no row again whose request and settings are
-the same. Exit codes: 0 compared; 2 did not start; 3 stopped
-early; 130, 143 interrupted.
+the same. Exit codes: 0 compared; 2 did not start; 3 stopped early; 130, 143
+interrupted.
 `;
 
 export function tryCommand(exit: Exit): Command {
