@@ -168,6 +168,11 @@ it('try has one budget for all variants, and goes on under a larger one without 
   const third = await tried(12 * 18 + 12, '--set', 'parameters.top_p=0.5');
   expect(third.code, third.stderr).toBe(3);
   expect(place.service.calls()).toBeLessThanOrEqual(19);
+  const calls = place.service.calls();
+  const fourth = await tried(12 * 18, '--set', 'parameters.top_p=0.7');
+  expect(fourth.code, fourth.stderr).toBe(3);
+  expect(fourth.stderr).toContain('limits.budget.tokens is 0, of which 0 is spent');
+  expect(place.service.calls()).toBe(calls);
 });
 
 it('try that is interrupted goes on with the same command, and calls no row twice', async () => {
