@@ -205,16 +205,21 @@ const tableHtml = ({ caption, columns, rows }: Table): Html =>
     ]),
   );
 
+/** With more, a phone shows each row as a block. */
+const MOST_COLUMNS = 5;
+
 /** Scrolls by itself if wider than the page. */
 function cellsHtml(caption: string, columns: Table['columns'], rows: readonly (readonly Piece[])[]): Html {
+  const isMany = columns.length > MOST_COLUMNS;
   return scrolling(
     caption,
-    html`<table>
+    html`<table${isMany ? html` class="many"` : null}>
 <caption class="unseen">${caption}</caption>
 <thead><tr>${columns.map((column) => html`<th scope="col"${classOf(column)}>${column.name}</th>`)}</tr></thead>
 <tbody>${rows.map(
       ([name = null, ...cells]) => html`<tr><th scope="row" dir="auto">${name}</th>${cells.map(
-        (cell, i) => html`<td dir="auto"${classOf(columns[i + 1])}${labelOf(columns[i + 1])}>${cell}</td>`,
+        (cell, i) =>
+          html`<td dir="auto"${classOf(columns[i + 1])}${labelOf(columns[i + 1], isMany)}>${cell}</td>`,
       )}</tr>
 `,
     )}</tbody>
@@ -373,8 +378,8 @@ function chips(choices: NonNullable<RowTable['columns'][number]['choices']>): Ht
 }
 
 /** Shown on a phone, where the head of the column is hidden. */
-const labelOf = ({ name = '', isLong = false }: Partial<PageColumn> = {}): Html | null =>
-  isLong ? html` data-label="${name}"` : null;
+const labelOf = ({ name = '', isLong = false }: Partial<PageColumn> = {}, isMany: boolean): Html | null =>
+  isLong || isMany ? html` data-label="${name}"` : null;
 
 const scrolling = (name: string, content: Html): Html =>
   html`<div class="scroll" tabindex="0" role="region" aria-label="${name}">${content}</div>`;

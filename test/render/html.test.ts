@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import { section } from '../../src/render/document.js';
 import { renderHtml } from '../../src/render/html.js';
 import { HOSTILE, sampleDocument } from './documents.js';
 
@@ -30,6 +31,21 @@ it('parts of a whole have bars against the longest, and other shares as long as 
   const body = bodyOf(await renderHtml(sampleDocument('x')));
   const bars = [...body.matchAll(/class="bar"><svg[^>]*><rect data-kind="first" width="([^"]*)"/g)];
   expect(bars.map(([, width]) => Math.round(Number(width)))).toEqual([100, 33, 20]);
+});
+
+it('cells of a table with many columns have their names, which a phone shows beside them', async () => {
+  const pageWith = async (columns: number): Promise<string> => {
+    const names = Array.from({ length: columns }, (_, i) => ({ name: `c${i}`, isNumber: i > 0 }));
+    const rows = [{ cells: names.map(({ name }) => name) }];
+    const table = { kind: 'table' as const, caption: 'Table', columns: names, rows };
+    return bodyOf(
+      await renderHtml({ title: 'x', lead: [], rest: '', sections: [section('t', 'T', [table])] }),
+    );
+  };
+  expect(await pageWith(5)).not.toMatch(/class="many"|data-label/);
+  const page = await pageWith(6);
+  expect(page).toContain('<table class="many">');
+  expect(page.match(/data-label="c\d"/g)).toHaveLength(5);
 });
 
 it('fault 55: has all texts in it as text alone', async () => {
