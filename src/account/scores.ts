@@ -19,7 +19,7 @@ import {
   majorityOf,
   shareOf,
 } from './score.js';
-import { amount, type DeepReadonly, words } from './untrusted.js';
+import { amount, type DeepReadonly, named, words } from './untrusted.js';
 
 /** Clamps, whatever a heartbeat says. */
 const between = (low: number, high: number) =>
@@ -55,9 +55,9 @@ const ofLabelsSchema = z.object({
   /** Why the scores of labels are missing; absent if they are not. */
   left_out: z.exactOptional(words),
   /** Those that occur as gold or as an answer. */
-  labels: z.record(z.string(), z.object({ precision: share, recall: share, f1: share, support: amount })),
+  labels: named(z.object({ precision: share, recall: share, f1: share, support: amount })),
   /** If a row has one label: right label → answer → rows, no zeros. `(none)`: none of the labels. */
-  confusion: z.record(z.string(), z.record(z.string(), amount)),
+  confusion: named(named(amount)),
   /** The most frequent pairs that differ, five at most; `examples`: their first rows, by number in the output. */
   confusions: z.array(z.object({ gold: words, answer: words, rows: amount, examples: z.array(amount) })),
 });
@@ -85,10 +85,7 @@ export const scoresSchema = ofLabelsSchema.extend({
     z.object({ from: share, to: share, rows: amount, confidence: share, accuracy: share }),
   ),
   /** Answers in JSON: rows whose gold names the property, and the share with exactly this value. */
-  properties: z.record(
-    z.string(),
-    ofLabelsSchema.extend({ rows: amount, exact: share, accuracy: interval.nullable() }),
-  ),
+  properties: named(ofLabelsSchema.extend({ rows: amount, exact: share, accuracy: interval.nullable() })),
   /** Only of a run with `answer.abstain` that has all rows of its input. */
   abstention: z.exactOptional(abstentionSchema),
 });
@@ -146,7 +143,7 @@ function scoresOfLabels(pairs: GoldTally['confusion'], most: number): LabelScore
     ...(pairs === null && {
       left_out: `more than ${most} different labels came: only the accuracy is counted`,
     }),
-    labels: named(matrix.labels, labels),
+    labels: byLabel(matrix.labels, labels),
     confusion: matrix.extra === undefined ? pairsOf(matrix) : {},
     confusions: pairs ? confusionsOf(pairs) : [],
   };
@@ -161,7 +158,7 @@ function pairsOf({ labels, counts, none }: Confusion): Scores['confusion'] {
     return Object.fromEntries(names.flatMap((name, i) => (row[i] ? [[name, row[i]]] : [])));
   });
   return Object.fromEntries(
-    Object.entries(named(labels, pairs)).filter(([, row]) => Object.keys(row).length > 0),
+    Object.entries(byLabel(labels, pairs)).filter(([, row]) => Object.keys(row).length > 0),
   );
 }
 
@@ -180,5 +177,5 @@ const binsOf = (bins: readonly ConfidenceBin[]): Scores['calibration'] =>
         ],
   );
 
-const named = <T>(names: readonly string[], values: readonly T[]): { [name: string]: T } =>
+const byLabel = <T>(names: readonly string[], values: readonly T[]): { [name: string]: T } =>
   Object.fromEntries(values.map((value, i) => [names[i] ?? '', value]));

@@ -13,7 +13,7 @@ import { scoresOf, scoresSchema } from './scores.js';
 import { type StepFacts, stepFactsSchema } from './steps.js';
 import { rowsCalled, type Tally, tallySchema } from './tally.js';
 import { timelineSchema } from './timeline.js';
-import { amount, counts, type DeepReadonly, moment, words } from './untrusted.js';
+import { amount, counts, type DeepReadonly, moment, named, words } from './untrusted.js';
 
 /** Per 1,000 tokens. */
 export interface Prices {
@@ -155,7 +155,7 @@ export const summarySchema = z.object({
   finish_reasons: counts,
   answers: counts,
   /** Of answers in JSON: enums, numbers and booleans by property, and their rows by value; absent if none, and in heartbeats. */
-  properties: z.exactOptional(z.record(z.string(), counts)),
+  properties: z.exactOptional(named(counts)),
   /** Completed rows with an invalid answer. */
   answers_invalid: amount,
   /** Completed rows that the model refused to answer. */

@@ -20,9 +20,17 @@ export const amount = z.number().transform((value) => Math.min(Math.max(0, value
 /** ISO 8601 in UTC. */
 export const moment = z.iso.datetime();
 
-export const counts = z.record(z.string(), amount).transform((named) =>
+/** By name. `z.record` would lose the name `__proto__`, which a label may have (fault 9). */
+export const named = <T extends z.ZodType>(value: T) =>
+  z
+    .custom<object>((given) => typeof given === 'object' && given !== null && !Array.isArray(given))
+    .transform((given) => new Map(Object.entries(given)))
+    .pipe(z.map(z.string(), value))
+    .transform((given) => Object.fromEntries(given));
+
+export const counts = named(amount).transform((byName) =>
   Object.fromEntries(
-    Object.entries(named)
+    Object.entries(byName)
       .slice(0, MOST_NAMES)
       .map(([name, n]) => [clipped(name, LONGEST_NAME), n]),
   ),

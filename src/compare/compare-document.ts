@@ -2,6 +2,7 @@ import type { Share } from '../account/score.js';
 import { cost, count, counted, duration, percent, share } from '../core/figures.js';
 import {
   type Block,
+  countsIn,
   type Document,
   facts,
   type RowTable,
@@ -95,9 +96,7 @@ function transitionMatrix(transitions: Transitions): Block {
     names: ['a', 'b'],
     down: names,
     across: names,
-    counts: names.map((from) =>
-      names.map((to) => (Object.hasOwn(transitions, from) ? (transitions[from]?.[to] ?? 0) : 0)),
-    ),
+    counts: countsIn(transitions, { down: names, across: names }),
   };
 }
 

@@ -196,8 +196,13 @@ export class OutputRecord {
 
   /** A value before its cell was made inert; `undefined` if the record has none of this name. */
   value(name: string): Json | undefined {
+    return this.valueAt(this.reader.header(name));
+  }
+
+  /** @param name one of {@link names} */
+  valueAt(name: string): Json | undefined {
     const { isCsv } = this.reader;
-    const value = this.get(this.reader.header(name));
+    const value = this.get(name);
     return isCsv && typeof value === 'string' ? this.reader.plain(value) : value;
   }
 

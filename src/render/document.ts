@@ -286,6 +286,20 @@ export const facts = (pairs: readonly (readonly [name: string, value: string])[]
     { form: 'facts' },
   );
 
+interface CountsByName {
+  readonly [name: string]: { readonly [name: string]: number };
+}
+
+/** Own properties only: a label may be `constructor`. */
+export const countsIn = (
+  named: CountsByName,
+  { down, across }: Pick<Matrix, 'down' | 'across'>,
+): Matrix['counts'] =>
+  down.map((from) => {
+    const row = new Map(Object.hasOwn(named, from) ? Object.entries(named[from] ?? {}) : []);
+    return across.map((to) => row.get(to) ?? 0);
+  });
+
 /** Counts off the diagonal, the most frequent first. */
 export const mixedUp = ({ down, across, counts }: Matrix) =>
   down

@@ -338,7 +338,7 @@ ${shown.map(({ name, isOutcome, choices = [] }, i) =>
       if (column.isRow)
         return html`<th scope="row"${label}><a id="row-${cell}" href="#row-${cell}">${cell}</a></th>`;
       if (i === 0) return html`<th scope="row"${label}>${cell}</th>`;
-      return html`<td dir="auto"${label}>${column.isOutcome ? html`<i data-kind="${cell}"></i>` : null}${cell}</td>`;
+      return html`<td dir="auto"${label}>${column.isOutcome && cell !== '' ? html`<i data-kind="${cell}"></i>` : null}${cell}</td>`;
     })}</tr>
 `,
   )}</tbody>

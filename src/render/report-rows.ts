@@ -47,7 +47,7 @@ interface ReportRow {
   readonly outcome: RowOutcome;
   /** The right answer; empty if unknown. */
   readonly gold: string;
-  /** As in the output, clipped. Texts of rows and models: never markup. */
+  /** Clipped. Texts of rows and models: never markup. */
   readonly cells: readonly string[];
 }
 
@@ -113,7 +113,7 @@ export async function reportRows(
   let goldColumn = recorded.gold?.name ?? null;
   const abstains = summary.answers_abstained > 0;
   const outcomes = new Map<string, number>(OUTCOMES.map((name) => [name, 0]));
-  const answers = new Map(labelsOf(summary).map((name) => [name, 0]));
+  const answers = new Map(namesIn(summary, recorded).map((name) => [name, 0]));
   const asked = new Set(columnsInTags(summary.details.prompt ?? ''));
   const columns = { isCsv: file.format.hasHeader, asked, labels: answers };
   const table = new TableColumns(columns, recorded);
@@ -135,7 +135,7 @@ export async function reportRows(
       const outcome = outcomeOf(record, abstains, gold);
       if (outcome === null)
         return `record ${records} of ${output} has the status ${JSON.stringify(valueText(record.get('status')))}, so the rows are left out`;
-      const answer = answerText(record.get('answer'), recorded);
+      const answer = answerText(record.value('answer'), recorded);
       countIn(outcomes, outcome);
       if (answer !== '') for (const name of labelsIn(answer, recorded)) countIn(answers, name);
       const group = isToLookAt({ outcome }) ? groups.get(outcome) : (groups.get(`=${answer}`) ?? unnamed);
@@ -186,8 +186,11 @@ const answerText = (answer: Json | undefined, { spec }: RecordedJob): string =>
 const labelsIn = (answer: string, { spec }: RecordedJob): readonly string[] =>
   spec.kind === 'labels' && spec.multiple ? answer.split(SEPARATOR) : [answer];
 
-const labelsOf = ({ answers }: Summary): string[] =>
-  Object.keys(answers).filter((name) => !COUNTED_AS.test(name));
+/** Labels may have the names that the tally gives to rows without one. */
+const namesIn = ({ answers }: Summary, { spec }: RecordedJob): string[] =>
+  Object.keys(answers).filter((name) =>
+    spec.kind === 'labels' ? spec.labels.includes(name) : !COUNTED_AS.test(name),
+  );
 
 /** Rows per group: all that need a look if there is room; of the others equal numbers for each answer. */
 function quotas(summary: Summary, job: RecordedJob): Map<string, number> {
@@ -204,7 +207,8 @@ function quotas(summary: Summary, job: RecordedJob): Map<string, number> {
   const others = rows.total - sumOf(Object.fromEntries(problems));
   const shares = shared(problems, MOST_ROWS - Math.min(SAMPLE, Math.max(0, others)));
   const room = MOST_ROWS - sumOf(Object.fromEntries(shares));
-  const named = new Map(labelsOf(summary).map((name) => [`=${name}`, answers[name] ?? 0]));
+  const names = namesIn(summary, job);
+  const named = new Map(names.map((name) => [`=${name}`, answers[name] ?? 0]));
   return new Map([...shares, ...shared(named, room)]);
 }
 
@@ -229,7 +233,7 @@ class TableColumns {
     let isBehind = !isCsv;
     for (const name of record.names()) {
       isBehind ||= name === STATUS.name;
-      const value = record.get(name) ?? null;
+      const value = record.valueAt(name) ?? null;
       const shown = OPTIONAL.has(name) && !isBehind ? undefined : SHOWN.get(name);
       if (shown !== undefined) this.#add(cells, name, shown, value);
       else if (!isCsv ? HIDDEN_PARTS.has(name) : HIDDEN.has(name) || (isBehind && OPTIONAL.has(name)))

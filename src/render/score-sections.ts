@@ -2,6 +2,7 @@ import type { Abstention, LabelScores, Scores } from '../account/scores.js';
 import { count, counted, share } from '../core/figures.js';
 import {
   type Block,
+  countsIn,
   type Figure,
   figure,
   figures,
@@ -158,13 +159,7 @@ export function confusionMatrix({ confusion }: LabelScores): Matrix | null {
     names: ['gold', 'answer'],
     down: right,
     across: answered,
-    // Own properties only: a label may be `constructor`.
-    counts: right.map((label) =>
-      answered.map((said) => {
-        const row = confusion[label] ?? {};
-        return Object.hasOwn(row, said) ? (row[said] ?? 0) : 0;
-      }),
-    ),
+    counts: countsIn(confusion, { down: right, across: answered }),
   };
 }
 

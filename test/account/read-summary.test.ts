@@ -6,7 +6,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { readSummary } from '../../src/account/read-summary.js';
 import { type StoredSummary, summarise, summaryText } from '../../src/account/summary.js';
 import { emptyTally, fold } from '../../src/account/tally.js';
-import { anyEnded } from './outcomes.js';
+import { anyEnded, completed } from './outcomes.js';
 import { parts } from './summary-parts.js';
 
 const written = { sha256: 'a', rows: 4, header: 1, records: 2, block: 1, places: [3] };
@@ -36,6 +36,19 @@ describe('a summary that is read', () => {
         expect(read.details.tally).toEqual(tally);
       }),
     );
+  });
+
+  it('fault 9: keeps a label named __proto__', () => {
+    const tally = fold(emptyTally(), [
+      { ...completed('__proto__'), gold: { kind: 'label', label: '__proto__' } },
+      { ...completed('toString'), gold: { kind: 'label', label: '__proto__' } },
+    ]);
+    const { answers, scores } = readSummary(
+      file(summaryText(stored(summarise({ ...parts, tally, hasGold: true })))),
+    );
+    expect(JSON.stringify(answers)).toBe('{"__proto__":1,"toString":1}');
+    expect(Object.keys(scores?.labels ?? {})).toEqual(['__proto__', 'toString']);
+    expect(JSON.stringify(scores?.confusion)).toBe('{"__proto__":{"__proto__":1,"toString":1}}');
   });
 
   it.each([

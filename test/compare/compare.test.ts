@@ -407,6 +407,32 @@ describe('compare with right answers', () => {
     expect(shown).toMatch(/accuracy +70.0 % +95.0 % +\+25.0 points/);
   });
 
+  it('fault 9: counts labels named as what every object has, and marks only rows that it judges', async () => {
+    const labels = ['a', 'constructor', '__proto__'];
+    const how = { answer: { kind: 'labels', labels } as const, fields: () => ({ truth: 'a' }) };
+    const a = files.write(
+      'a.csv',
+      [...labels, 'failed!'].map((end, i) => [`r${i}`, end] as const),
+      how,
+    );
+    const b = files.write(
+      'b.csv',
+      [...labels.slice(0, 2), 'a', 'a'].map((end, i) => [`r${i}`, end] as const),
+      how,
+    );
+    const page: ComparePage = {
+      path: files.path('marks.html'),
+      render: (report, changed) => renderHtml(compareDocument(report, changed)),
+    };
+    writeFileSync(files.path('truth.csv'), 'id,truth\nr2,a\nr3,a\n');
+    await compareOutputs(a, b, { page, gold: [files.path('truth.csv')] });
+    const written = readFileSync(page.path, 'utf8');
+    const counts = [...written.matchAll(/data-shade="[^"]*">([^<]*)/g)].map(([, rows]) => rows);
+    expect(counts.join(' ')).toBe('0 1 0 0 0 1 0 0 0 0 1 0 0 1 0 0');
+    expect(written).toContain('<i data-kind="better"></i>');
+    expect(written).not.toContain('data-kind=""');
+  });
+
   it('takes them from a file or another column, and refuses what holds none', async () => {
     const how = { fields, summary: { job_file: job('stars') } };
     const [a, b] = [files.write('a.csv', BEFORE, how), files.write('b.jsonl', AFTER, how)];

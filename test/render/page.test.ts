@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import axe, { type AxeResults } from 'axe-core';
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { section } from '../../src/render/document.js';
 import { renderHtml } from '../../src/render/html.js';
 import { runDocument } from '../../src/render/run-document.js';
 import { startChromium } from '../ops/web/chromium.js';
@@ -68,9 +69,17 @@ describeInChromium('the page in a browser', () => {
     expect(complaints.splice(0)).toEqual([]);
   });
 
-  async function open(name: SampleName, options: BrowserContextOptions = {}, hash = ''): Promise<Page> {
+  const open = async (name: SampleName, options: BrowserContextOptions = {}, hash = ''): Promise<Page> =>
+    openText(name, await pageOf(name), options, hash);
+
+  async function openText(
+    name: string,
+    text: string,
+    options: BrowserContextOptions = {},
+    hash = '',
+  ): Promise<Page> {
     const file = join(folder, `${name}.html`);
-    writeFileSync(file, await pageOf(name));
+    writeFileSync(file, text);
     const context = await browser.newContext({ viewport: WIDE, ...options });
     context.setDefaultTimeout(TIMEOUT_MS);
     const page = await context.newPage();
@@ -204,6 +213,35 @@ describeInChromium('the page in a browser', () => {
       await chip('all').click();
       expect(await pressed()).toEqual(['all 1,000']);
       expect(await info()).toContain('of 200 shown here');
+    },
+    TIMEOUT_MS,
+  );
+
+  it(
+    'has a chip for a label with the separator of labels in its name',
+    async () => {
+      const choices = ['a', 'b;c', 'a;b'].map((value, i) => ({ value, rows: 3 - i }));
+      const answers = ['a', 'a', 'a;d', 'b;c', 'b;c', 'a;b'];
+      const columns = [
+        { name: 'Row', isNumber: true },
+        { name: 'Answer', choices },
+      ];
+      const rows = answers.map((answer, i) => ({ cells: [`${i + 1}`, answer], isToLookAt: true }));
+      const table = { kind: 'rows' as const, caption: 'Rows', columns, rows };
+      const page = await openText(
+        'separators',
+        await renderHtml({ title: 'Rows', lead: [], rest: '', sections: [section('rows', 'Rows', [table])] }),
+      );
+      for (const [label, shown] of [
+        ['a 3', ['1', '2', '3']],
+        ['b;c 2', ['4', '5']],
+        ['a;b 1', ['6']],
+      ] as const) {
+        const chip = page.getByRole('button', { name: label, exact: true });
+        await chip.click();
+        expect(await rowNumbers(page)).toEqual(shown);
+        await chip.click();
+      }
     },
     TIMEOUT_MS,
   );

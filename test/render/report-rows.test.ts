@@ -255,6 +255,18 @@ describe('the rows of a report', () => {
       expect(table.rows[0]?.gold).toBe('bad');
     });
 
+    it('count labels that are formulas of a spreadsheet, or named as what has no label', async () => {
+      const spec: AnswerSpec = { kind: 'labels', labels: ['+', '(none)', 'valid'] };
+      const path = written(
+        'formulas.csv',
+        "id,truth,status,answer,text\n1,'+,completed,'+,'+\n2,'+,completed,(none),(none)\n3,valid,completed,valid,valid\n",
+      );
+      const table = await read(path, summary(3, { '+': 1, '(none)': 1, valid: 1 }), job(spec, 'truth'));
+      expect(table.answers).toEqual({ '+': 1, '(none)': 1, valid: 1 });
+      expect(namesOf(table)).not.toContain('truth');
+      expect(table.rows[0]).toMatchObject({ outcome: 'right', gold: '+', cells: ['+', '', '1'] });
+    });
+
     it('count each of several labels, and read them from lines too', async () => {
       const path = written(
         'several.jsonl',

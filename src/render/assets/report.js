@@ -12,6 +12,8 @@ for (const box of document.querySelectorAll('.rows')) {
   const links = new Map([...table.querySelectorAll('a')].map((link) => [`#${link.id}`, link]));
   /** The pressed button of each column. @type {Map<number, HTMLButtonElement>} */
   const chosen = new Map();
+  /** @type {Map<number, Set<string | undefined>>} */
+  const names = new Map();
 
   const rows = new DataTable(table, {
     autoWidth: false,
@@ -24,7 +26,7 @@ for (const box of document.querySelectorAll('.rows')) {
       infoEmpty: 'No rows',
       infoFiltered: '(of _MAX_ in this table)',
       lengthMenu: '_MENU_ on a page',
-      zeroRecords: 'No row is like that.',
+      zeroRecords: 'No row here is like that.',
     },
     infoCallback: (_settings, _start, _end, _max, total, told) => {
       const [one, another] = chosen.values();
@@ -39,8 +41,8 @@ for (const box of document.querySelectorAll('.rows')) {
     [...chosen].every(([column, { dataset }]) => {
       const { textContent: cell = '' } = rows.cell(index, column).node();
       const { choice = '' } = dataset;
-      // Several labels have ; between them.
-      return cell === choice || cell.split(';').includes(choice);
+      // Several labels have ; between them, unless one label has it in its name.
+      return cell === choice || (!names.get(column)?.has(cell) && cell.split(';').includes(choice));
     }),
   );
   /** @type {() => void} */
@@ -53,8 +55,9 @@ for (const box of document.querySelectorAll('.rows')) {
     rows.draw();
   };
   for (const button of buttons) {
+    const column = Number(button.closest('[data-column]')?.getAttribute('data-column'));
+    names.set(column, (names.get(column) ?? new Set()).add(button.dataset['choice']));
     button.addEventListener('click', () => {
-      const column = Number(button.parentElement?.closest('[data-column]')?.getAttribute('data-column'));
       if (button.dataset['choice'] === undefined) chosen.clear();
       else if (chosen.get(column) === button) chosen.delete(column);
       else chosen.set(column, button);
