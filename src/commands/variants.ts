@@ -246,7 +246,9 @@ export async function answerAll(variants: readonly Variant[], halt: Halt): Promi
     const reuse = { ...settings.reuse, known };
     const context = { halt, log: createLog(settings.logLevel), env: process.env };
     const run = { ...opened, settings: { ...settings, ...flags, limits, reuse } };
-    const { summary, halted } = await runOpened(run, context, runJob);
+    const { summary, halted } = await runOpened(run, context, runJob).catch((error) => {
+      throw withOwnHint(error, settings.output.path);
+    });
     const now = spentBy({ tally: summary.details.tally, ...summary }, summary.details.state, settings);
     begun[i] = { isDone: true, flags, run: summary.run, spent: now };
     paid = withPaid(withPaid(paid, now.paid, 1), before.paid, -1);
@@ -257,6 +259,13 @@ export async function answerAll(variants: readonly Variant[], halt: Halt): Promi
     return halted.kind === 'signal' ? EXIT_OF_SIGNAL[halted.signal] : 3;
   }
   return paid;
+}
+
+/** `try` has no option that replaces an output which is no longer as it was written. */
+function withOwnHint(error: unknown, path: string): unknown {
+  if (!(error instanceof UsageError) || !/^(?:output_changed|output_exists)$/.test(error.code))
+    return error;
+  return new UsageError(error.code, error.message, `Move ${path} away: the same command makes it anew.`);
 }
 
 const outcomesOf = ({ stateDir }: Settings, run: string) => ({
