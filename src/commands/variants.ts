@@ -263,8 +263,7 @@ export async function answerAll(variants: readonly Variant[], halt: Halt): Promi
 
 /** `try` has no option that replaces an output which is no longer as it was written. */
 function withOwnHint(error: unknown, path: string): unknown {
-  if (!(error instanceof UsageError) || !/^(?:output_changed|output_exists)$/.test(error.code))
-    return error;
+  if (!(error instanceof UsageError) || !/^(?:output_changed|output_exists)$/.test(error.code)) return error;
   return new UsageError(error.code, error.message, `Move ${path} away: the same command makes it anew.`);
 }
 
