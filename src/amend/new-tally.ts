@@ -136,9 +136,7 @@ function withUnsaid(now: Tally, then: Tally, format: RecordFormat, { output }: S
   return {
     ...now,
     ...{ usage, latency },
-    // Only input.only_new has a column for rows that were carried over; those of a sample have none.
-    ...(reused &&
-      !parts.has('carried_from') && { reused: { ...NONE_REUSED, ...now.reused, carried: reused.carried } }),
+    ...(reused?.usage && { reused: { ...NONE_REUSED, ...now.reused, usage: reused.usage } }),
     ...(endpoints && {
       endpoints: parts.has('endpoint') ? withRows(endpoints, now.endpoints) : endpoints,
     }),
@@ -151,7 +149,7 @@ function withUnsaid(now: Tally, then: Tally, format: RecordFormat, { output }: S
   };
 }
 
-const NONE_REUSED = { copied: 0, failed: 0 };
+const NONE_REUSED = { copied: 0, carried: 0, failed: 0 };
 
 /** The usage of some, and the rows of others. */
 const withRows = (
@@ -189,6 +187,7 @@ function withoutFailed(tally: Tally, { rows, codes, copied, carried, gold }: Fai
         copied: reused.copied - copied,
         carried: reused.carried - carried,
         failed: reused.failed - copied - carried,
+        ...(reused.usage && { usage: reused.usage }),
       },
     }),
     ...(tally.gold && { gold: { ...tally.gold, unanswered: tally.gold.unanswered - gold } }),

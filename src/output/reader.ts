@@ -389,10 +389,14 @@ export class OutputRecord {
     const source = this.answerSource;
     const { origin } = this;
     const endpoint = this.#string('endpoint');
+    const latency_ms = this.#number('latency_ms');
+    // Answered without a call: taken over from a run that no column names, as a sample.
+    const isTaken = status !== 'failed' && latency_ms === null && origin === null;
     const called = {
-      ...{ attempts: 1, latency_ms: this.#number('latency_ms') },
+      ...{ attempts: 1, latency_ms },
       ...(endpoint !== null && { endpoint }),
       ...(origin && { origin }),
+      ...(isTaken && { origin: { carried_from: '' } }),
       ...(source !== 'read' && source !== 'repaired' && { answer_source: source }),
     };
     const error = this.#error();

@@ -102,8 +102,9 @@ const pricesSchema = z.strictObject({
 });
 
 const budgetSchema = z.strictObject({
-  tokens: z.int().positive().nullable(),
-  cost: z.number().positive().nullable(),
+  // Nothing is left where the variants of a try have spent it.
+  tokens: z.int().nonnegative().nullable(),
+  cost: z.number().nonnegative().nullable(),
   prices: pricesSchema.nullable(),
   byEndpoint: z.record(z.string(), pricesSchema).optional(),
   orphaned: z.int().nonnegative(),

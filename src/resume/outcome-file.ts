@@ -239,8 +239,9 @@ export const isFinishedBy = (reader: OutcomeReader, run: string): boolean => {
 
 const folderOf = (stateDir: string): string => join(stateDir, 'reuse');
 
+/** @param run from a file that anyone may have edited: as a path it would lead elsewhere */
 export const outcomesPath = (stateDir: string, run: string): string =>
-  join(folderOf(stateDir), `${run}.jsonl`);
+  join(folderOf(stateDir), `${run.replace(/[^\w-]/g, '_')}.jsonl`);
 
 /** Suffix of {@link answeredPath}; other files belong to unfinished runs. */
 export const ANSWERED = '.answered.jsonl';

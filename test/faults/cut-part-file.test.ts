@@ -226,6 +226,28 @@ describe('fault 50: a part file that was cut', () => {
     },
   );
 
+  it('counts rows that were taken over from a sample as such, and not as called again', async () => {
+    const free = { attempts: 0, latency_ms: null };
+    const taken: Outcome = {
+      ...{ ...completed, ...free, origin: { carried_from: 'a-sample' } },
+      completion: { ...completed.completion, usage: null },
+    };
+    const outcomes = [taken, completed, taken, taken, completed].map((outcome) => ({ outcome, note: 'n' }));
+    const settings = settingsFor(join(folder, 'out.csv'));
+    const rows = await rowsOf(settings, outcomes);
+    const { committer } = await openCommitter(settings, rows);
+    await commitTo(committer, rows, outcomes.length);
+    await committer.pause();
+    const part = `${settings.output.path}.part`;
+    writeFileSync(part, readFileSync(part).subarray(0, -1));
+    const { unfinished } = await findTarget(settings, new Date());
+    expect(unfinished).toMatchObject({
+      rows: 4,
+      tally: { reused: { carried: 3, copied: 0 } },
+      calls: { repeated: 1 },
+    });
+  });
+
   it('is refused where the output lacks the columns that the summary is made of', async () => {
     const path = join(folder, 'out.csv');
     const settings = settingsFor(path, { output: { columns: ['id', 'status', 'answer'] } });

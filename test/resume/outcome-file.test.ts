@@ -1,10 +1,12 @@
 import { readFileSync, truncateSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { CalledOutcome } from '../../src/core/model.js';
 import {
   isFinishedBy,
   OutcomeFile,
   OutcomeReader,
+  outcomesPath,
   type StoredOutcome,
   scan,
   takenOver,
@@ -137,5 +139,12 @@ describe('an outcome that is taken over', () => {
       latency_ms: null,
       origin: { copied_from: 3 },
     });
+  });
+
+  it("is in the state directory and is no other run's, whatever an edited summary or manifest calls its run", () => {
+    const names = ['../../out/reviews', '/etc/hosts', '..', 'job.answered'];
+    expect(names.map((run) => dirname(outcomesPath('state', run)))).toEqual(names.map(() => 'state/reuse'));
+    expect(outcomesPath('state', 'job.answered')).not.toMatch(/\.answered\.jsonl$/);
+    expect(outcomesPath('state', '20261126-133214-97bef3')).toBe('state/reuse/20261126-133214-97bef3.jsonl');
   });
 });
