@@ -243,7 +243,9 @@ export async function answerAll(variants: Variants, halt: Halt): Promise<Paid | 
     const reuse = { ...settings.reuse, known: [...settings.reuse.known, ...runs] };
     const context = { halt, log: createLog(settings.logLevel), env: process.env };
     const run = { ...opened, settings: { ...settings, ...state.flags, limits, reuse } };
-    const { summary, halted } = await runOpened(run, context, runJob);
+    const { summary, halted } = await runOpened(run, context, runJob).catch((error) => {
+      throw withOwnHint(error, settings.output.path);
+    });
     const { tally, state: tokens } = summary.details;
     const now = spentBy(tally, summary.calls, tokens, settings);
     paid = withPaid(paid, now.paid, state.spent.paid);
@@ -255,6 +257,12 @@ export async function answerAll(variants: Variants, halt: Halt): Promise<Paid | 
     return halted.kind === 'signal' ? EXIT_OF_SIGNAL[halted.signal] : 3;
   }
   return paid;
+}
+
+/** `try` has no option that replaces an output which is no longer as it was written. */
+function withOwnHint(error: unknown, path: string): unknown {
+  if (!(error instanceof UsageError) || !/^(?:output_changed|output_exists)$/.test(error.code)) return error;
+  return new UsageError(error.code, error.message, `Move ${path} away: the same command makes it anew.`);
 }
 
 const outcomesOf = ({ stateDir }: Settings, run: string) => ({

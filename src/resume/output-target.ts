@@ -381,8 +381,8 @@ export const isReplaced = async (output: string, { replaces }: Manifest): Promis
   replaces !== undefined && existsSync(output) && (await sha256Of(output)) === replaces;
 
 /**
- * With a date or a run in the path, a run over the first rows of another input or job stays, and a new run
- * begins beside it.
+ * With a date or a run in the path, a run over the first rows of another input or job stays, as does a sample
+ * of another input, and a new run begins beside it.
  */
 export async function settleTarget(
   target: OutputTarget | null,
@@ -390,8 +390,10 @@ export async function settleTarget(
   print: Record<string, string>,
   now: Date,
 ): Promise<OutputTarget | null> {
-  if (!target?.finished) return target;
-  if (changedParts(target.finished.details.state.fingerprint, print).length === 0) return target;
+  const begun = target?.finished ?? target?.sample;
+  if (!target || !begun) return target;
+  const changed = changedParts(begun.details.state.fingerprint, print);
+  if (target.sample ? !changed.includes('input') : changed.length === 0) return target;
   const place = newPlace(settings, now, target.lock);
   if (place.files.output === target.files.output) return target;
   await target.lock?.take(place.files.output);

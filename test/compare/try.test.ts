@@ -1,4 +1,4 @@
-import { existsSync, readdirSync } from 'node:fs';
+import { appendFileSync, existsSync, readdirSync, rmSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { scriptedPlace } from '../support/scripted-place.js';
 import { chatBody, completionBody } from '../support/scripted-service.js';
@@ -46,13 +46,23 @@ it('try compares a prompt with that of the job on the same rows, and calls no ro
   expect(place.service.calls('third 1')).toBe(1);
   expect(place.service.requests).toHaveLength(15);
 
+  const edited = place.work.path('out/try.try-job.csv');
+  appendFileSync(edited, '\n');
+  const refused = await tried('--rows', '6');
+  expect(refused.code).toBe(2);
+  expect(refused.stderr).toContain('Move out/try.try-job.csv away: the same command makes it anew.');
+  rmSync(edited);
+  const anew = await tried('--rows', '6');
+  expect(anew.code, anew.stderr).toBe(0);
+  const sent = place.service.requests.length;
+
   place.work.write('b.txt', 'no such {{ column }}');
   const wrong = await tried();
   expect(wrong.code).toBe(2);
   expect(wrong.stderr).toContain('--prompt b.txt: prompt uses');
   place.work.write('b.txt', ' \n');
   expect((await tried()).stderr).toContain('--prompt b.txt is empty');
-  expect(place.service.requests).toHaveLength(15);
+  expect(place.service.requests).toHaveLength(sent);
   expect(existsSync(place.work.path('out/try.try-job.report.html'))).toBe(false);
 });
 

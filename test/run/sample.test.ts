@@ -185,6 +185,20 @@ describe('run --sample', () => {
     expect(called()).toHaveLength(12 + ROWS);
   });
 
+  it('of an earlier input stays where the path has a run or a date, and the run begins beside it', async () => {
+    job({ output: { path: 'out-{{run}}.csv' } });
+    expect((await run('--sample', '6')).code).toBe(0);
+    const outputs = () => readdirSync(work.folder).filter((name) => /^out-.*\.csv$/.test(name));
+    const [first = ''] = outputs();
+    const sampled = work.read(first);
+    work.write('in.csv', 'id,class\n31,usual\n32,usual\n');
+    const whole = await run();
+    expect(whole.code, whole.stderr).toBe(0);
+    const [other = ''] = outputs().filter((name) => name !== first);
+    expect(work.read(first)).toBe(sampled);
+    expect(work.records(other).map(({ id }) => id)).toEqual(['31', '32']);
+  });
+
   it('of JSON lines is retried at its own rows, and the new answers are those that are kept', async () => {
     const lines = Array.from({ length: ROWS }, (_, i) => `${JSON.stringify({ id: i + 1 })}\n`);
     work.write('in.jsonl', lines.join(''));
@@ -222,7 +236,7 @@ describe('run --sample', () => {
     // Rows of the whole output whose answers were taken over can be called again, too.
     const again = await call('retry', 'out.jsonl', '--row', String(ids[0]));
     expect(again.code, again.stderr).toBe(0);
-    expect(summary()).toMatchObject({ rows: { total: ROWS, completed: ROWS }, reused: { carried: 5 } });
+    expect(summary()).toMatchObject({ rows: { total: ROWS, completed: ROWS }, reused: { carried: 4 } });
   });
 
   it('goes on after a kill with its own rows, and so does the run over all rows, beside the sample', async () => {
