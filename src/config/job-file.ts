@@ -43,6 +43,14 @@ export function parseJob(
   environment?: Environment,
   set: readonly string[] = [],
 ): NamedJob {
+  // A summary has what was set.
+  const { keys } = set.length === 0 ? { keys: [] } : (environment ?? readEnvironment(process.env));
+  if (set.some((text) => keys.some((key) => key !== '' && text.includes(key))))
+    throw new UsageError(
+      'bad_set',
+      '--set has a key of the service in its value, and the summary would tell it',
+      'Keys are read from PROMPTMILL_API_KEY only.',
+    );
   const fields = set.map(readSet);
   const { document, lines, value } = readYaml(text, path);
   const place = ({ range }: Node): string => `${path}:${lines.linePos(range?.[0] ?? 0).line}`;

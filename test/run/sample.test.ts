@@ -332,6 +332,10 @@ describe('run --sample', () => {
       expect(refused.code, refused.stderr).toBe(2);
       expect(plain(refused.stderr)).toContain(message);
     }
+    const key = 'a-key-of-the-service';
+    const args = ['run', 'job.yaml', '--set', `name=${key}`];
+    const told = await work.call(args, { ...env(), PROMPTMILL_API_KEY: key });
+    expect([told.code, told.stderr.includes(key)]).toEqual([2, false]);
     expect(service.requests).toEqual([]);
     expect(existsSync(work.path('out.csv'))).toBe(false);
     expect((await run('--sample', '5')).code).toBe(0);
