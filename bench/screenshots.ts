@@ -52,7 +52,7 @@ try {
   };
   cpSync(join(root, 'jobs'), join(folder, 'jobs'), { recursive: true });
   cpSync(join(root, 'samples'), join(folder, 'samples'), { recursive: true });
-  manyReviews(40_000, MANY);
+  manyReviews(90_000, MANY);
 
   const store = await openStore(redis.url, { stateDir: join(folder, 'state'), onWarning: () => {} });
   const views = new QueueViews(store, log);
