@@ -216,9 +216,11 @@ const NOTHING: Spent = { paid: { calls: 0, tokens: 0, cost: 0 }, billed: { token
  * @returns what was paid, or an exit code when it stopped early
  */
 export async function answerAll(variants: Variants, halt: Halt): Promise<Paid | number> {
-  const { budget } = variants[0].opened.settings.limits;
-  const states: VariantState[] = [];
-  for (const variant of variants) states.push(await stateOf(variant));
+  const { limits: common, input, currency } = variants[0].opened.settings;
+  const { budget } = common;
+  // All of them read the same input.
+  const sha256 = await sha256Of(input.path);
+  const states = variants.map((variant) => stateOf(variant, sha256));
   let { paid } = NOTHING;
   for (const state of states) {
     const { name, opened } = state;
@@ -233,6 +235,7 @@ export async function answerAll(variants: Variants, halt: Halt): Promise<Paid | 
       budgetLeft(
         budget,
         states.filter((each) => each !== state),
+        currency,
       );
     if (left !== null && left.used !== '') say(`limits.budget is for all variants together: ${left.used}`);
     const limits = { ...settings.limits, budget: left?.budget ?? null };
@@ -270,13 +273,13 @@ const outcomesOf = ({ stateDir }: Settings, run: string) => ({
   name: `the run ${run}`,
 });
 
-async function stateOf(variant: Variant): Promise<VariantState> {
+function stateOf(variant: Variant, sha256: string): VariantState {
   const { settings } = variant.opened;
   const { path } = settings.output;
   const { manifest, summary } = outputFiles(path);
   const left = readManifest(manifest);
   const finished = existsSync(path) ? summaryAt(summary) : null;
-  const print = fingerprint(settings, await sha256Of(settings.input.path));
+  const print = fingerprint(settings, sha256);
   const then = left?.fingerprint ?? finished?.details.state.fingerprint ?? {};
   const isSame = changedParts(then, print).length === 0;
   const state = {
@@ -312,12 +315,16 @@ function spentBy(
 }
 
 /** What the others leave of the job's budget, and what they used, in words; empty for nothing. */
-function budgetLeft(budget: NonNullable<Settings['limits']['budget']>, others: readonly VariantState[]) {
+function budgetLeft(
+  budget: NonNullable<Settings['limits']['budget']>,
+  others: readonly VariantState[],
+  currency: string | undefined,
+) {
   const tokens = others.reduce((sum, { spent }) => sum + spent.billed.tokens, 0);
   const money = others.reduce((sum, { spent }) => sum + spent.billed.cost, 0);
   const used = [
     ...(budget.tokens === null ? [] : [`${count(tokens)} of ${count(budget.tokens)} tokens`]),
-    ...(budget.cost === null ? [] : [`cost ${cost(money)} of ${cost(budget.cost)}`]),
+    ...(budget.cost === null ? [] : [`cost ${cost(money, currency)} of ${cost(budget.cost, currency)}`]),
   ];
   return {
     budget: {
