@@ -27,7 +27,15 @@ const undici = {
 // What the sources load by `core/load-package.ts`. It asks for a file, so that these need not be installed.
 const LATE = [
   ...['cl100k_base', 'o200k_base', 'p50k_base'].map((encoding) => `gpt-tokenizer/encoding/${encoding}`),
-  ...['ajv', 'ajv/dist/2020.js', 'hdr-histogram-js', 'iconv-lite', 'jsonrepair', 'pino-pretty'],
+  ...[
+    'ajv',
+    'ajv/dist/2020.js',
+    'cron-parser',
+    'hdr-histogram-js',
+    'iconv-lite',
+    'jsonrepair',
+    'pino-pretty',
+  ],
 ];
 const late = {
   name: 'late',

@@ -5,15 +5,17 @@
  * @packageDocumentation
  */
 
+import { UsageError } from './core/errors.js';
+import { nodeProblem } from './core/node-version.js';
+
 export type { Share } from './account/score.js';
 export type { Summary } from './account/summary.js';
 export type { RowCounts } from './account/tally.js';
-export {
-  type ChangedRows,
-  type CompareOptions,
-  type ComparePage,
-  type CompareReport,
-  compareOutputs as compare,
+export type {
+  ChangedRows,
+  CompareOptions,
+  ComparePage,
+  CompareReport,
 } from './compare/compare-outputs.js';
 export type { Agreement, PartAgreement, Transitions } from './compare/comparison.js';
 export type { CallCounts, Counters } from './core/counters.js';
@@ -38,6 +40,7 @@ export type { Stats } from './emulator/stats.js';
 export type { AnswerSchema } from './library/answer-schema.js';
 export type { RunOptions, RunProgress } from './library/begin.js';
 export { check } from './library/check.js';
+export { compare } from './library/compare.js';
 export { startEmulator } from './library/emulator.js';
 export {
   type AnswerDefinition,
@@ -65,3 +68,7 @@ export type { QuotedBudget, QuotedDeadline, QuotedTime, Range } from './run/chec
 export type { RunEvent } from './run/events.js';
 export type { Speed } from './run/speed.js';
 export type { CallEnded } from './worker/caller.js';
+
+// What is loaded with this file is written so that older versions can, too: they would else give a bare SyntaxError.
+const problem = nodeProblem(process.versions.node);
+if (problem !== null) throw new UsageError('node_version', `${problem}: install it from https://nodejs.org`);

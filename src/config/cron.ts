@@ -1,5 +1,5 @@
-import { CronExpressionParser } from 'cron-parser';
 import { errorText } from '../core/errors.js';
+import { loadPackage } from '../core/load-package.js';
 import { nearest } from '../core/nearest.js';
 
 export interface Timetable {
@@ -51,6 +51,7 @@ export const machineTimezone = (): string => new Intl.DateTimeFormat().resolvedO
  * @throws Error for an invalid expression or zone
  */
 export function nextTimes({ cron, timezone }: Timetable, after: Date, count: number): Date[] {
+  const { CronExpressionParser }: typeof import('cron-parser') = loadPackage('cron-parser');
   const times = CronExpressionParser.parse(cron, { tz: timezone, currentDate: after });
   return Array.from({ length: count }, () => times.next().toDate());
 }

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { either } from '../core/errors.js';
+import { baseProblem, withoutSecrets } from '../service/address.js';
 import { CALLABLE_MODEL_IDS, CALLABLE_MODELS } from '../service/catalogue.js';
-import { baseProblem, withoutSecrets } from '../service/endpoint.js';
 import { type EndpointSpec, endpointSpecSchema, mapped, type Several } from '../service/endpoint-spec.js';
 import { price, share, whole } from './numbers.js';
 import { problem } from './on-invalid-schema.js';

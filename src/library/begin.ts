@@ -4,7 +4,7 @@ import type { RunEvent } from '../run/events.js';
 import type { RunResult } from '../run/pipeline.js';
 import type { OfflineContext } from '../run/run-context.js';
 import { haltOn, type JobOptions, type Opened } from './open.js';
-import { type HostContext, runOpened } from './run-opened.js';
+import type { HostContext } from './run-opened.js';
 
 /** Options of a run besides the job. Everything has a default. */
 export interface RunOptions extends JobOptions {
@@ -37,6 +37,9 @@ export interface RunProgress {
   readonly waiting: string | null;
 }
 
+/** What a run does, after its settings are known. */
+export type Work<R extends RunResult> = (settings: Settings, context: OfflineContext) => Promise<R>;
+
 export const flagsOf = ({ queue, emulate, work }: RunOptions): RunFlags => ({ queue, emulate, work });
 
 /** @param reader takes the records when they go to the caller @throws the reason of the caller's signal */
@@ -44,7 +47,7 @@ export async function begin<R extends RunResult>(
   { source, env, log, ...opened }: Opened,
   options: RunOptions,
   halt: Halt,
-  work: (settings: Settings, context: OfflineContext) => Promise<R>,
+  work: Work<R>,
   reader: Pick<HostContext, 'stdout' | 'maxUnwritten'> = {},
 ): Promise<R> {
   const { signal } = options;
@@ -54,6 +57,8 @@ export async function begin<R extends RunResult>(
     const leave = signal && { leave: signal };
     const onEvent = tellerOf(options, halt);
     const context = { ...reader, ...leave, halt, log, env, stdin: source.stream, onEvent };
+    // Loaded late, as all that only a run needs: a program that imports the library may never start one.
+    const { runOpened } = await import('./run-opened.js');
     return await runOpened(opened, context, work);
   } catch (error) {
     signal?.throwIfAborted();

@@ -1,8 +1,6 @@
 import { PassThrough } from 'node:stream';
 import { Halt } from '../core/halt.js';
-import { checkJob } from '../run/check/check-job.js';
 import type { CheckReport } from '../run/check/check-report.js';
-import { assertProgram } from '../run/on-finish.js';
 import type { Job } from './job.js';
 import { haltOn, type JobOptions, open } from './open.js';
 
@@ -15,10 +13,12 @@ import { haltOn, type JobOptions, open } from './open.js';
  */
 export async function check<A>(job: Job<A> | string, options: JobOptions = {}): Promise<CheckReport> {
   const opened = open(job, options);
-  assertProgram(opened.job, opened.environment.variable);
   const halt = new Halt();
   const release = haltOn(options.signal, halt);
   try {
+    const { assertProgram } = await import('../run/on-finish.js');
+    assertProgram(opened.job, opened.environment.variable);
+    const { checkJob } = await import('../run/check/check-job.js');
     return await checkJob(opened.settings, {
       halt,
       stdin: opened.source.stream,

@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { type Logger, pino } from 'pino';
+import type { Logger } from 'pino';
 import { readEnvironment } from '../config/environment.js';
 import type { Concurrency } from '../config/job-schema.js';
 import type { RunFlags } from '../config/settings.js';
@@ -48,22 +48,12 @@ export interface Opened extends OpenedJob {
   readonly typed: Job<unknown>;
   readonly source: RowSource;
   readonly env: NodeJS.ProcessEnv;
-  readonly log: Logger;
+  readonly log: Logger | undefined;
 }
 
 /** @throws UsageError for a job that cannot run, whatever its input */
 export function open<A>(job: Job<A> | string, options: JobOptions, flags: RunFlags = {}): Opened {
-  const {
-    rows,
-    format,
-    limit,
-    sample,
-    seed,
-    by,
-    concurrency,
-    env = process.env,
-    log = pino({ level: 'silent' }),
-  } = options;
+  const { rows, format, limit, sample, seed, by, concurrency, env = process.env, log } = options;
   const environment = readEnvironment(env, null);
   const typed = jobOf(job, environment, flags.set);
   const source = rowSource(rows, format, typed.fields.input.path);

@@ -1,5 +1,4 @@
 import { readSummary } from '../account/read-summary.js';
-import { retryOutput } from '../amend/retry.js';
 import { readSelection, type SelectionFlags, selectionText } from '../amend/selection.js';
 import type { RunFlags, Settings } from '../config/settings.js';
 import { UsageError } from '../core/errors.js';
@@ -35,6 +34,9 @@ export function retryOf<J, R>(
     job: jobOfOutput(found, named.job),
     input: named.input ?? before.input.path,
     flags,
-    work: (settings: Settings, context: OfflineContext) => retryOutput(settings, selection, context),
+    work: async (settings: Settings, context: OfflineContext) => {
+      const { retryOutput } = await import('../amend/retry.js');
+      return await retryOutput(settings, selection, context);
+    },
   };
 }

@@ -1,5 +1,5 @@
 import { PassThrough, Readable } from 'node:stream';
-import type { Logger } from 'pino';
+import { type Logger, pino } from 'pino';
 import type { Settings } from '../config/settings.js';
 import type { RunResult } from '../run/pipeline.js';
 import type { OfflineContext, RunContext } from '../run/run-context.js';
@@ -7,8 +7,8 @@ import { Connection } from './connection.js';
 import type { OpenedJob } from './opened-job.js';
 
 export interface HostContext extends Pick<RunContext, 'halt' | 'onBegun' | 'onEvent' | 'maxUnwritten'> {
-  /** Takes messages for the user. */
-  readonly log: Logger;
+  /** Takes messages for the user. @default they are dropped */
+  readonly log?: Logger | undefined;
   /** Inherited by the command of `on_finish`, without the keys. */
   readonly env: NodeJS.ProcessEnv;
   /** Rows, if the job reads standard input. @default none */
@@ -25,10 +25,9 @@ export interface HostContext extends Pick<RunContext, 'halt' | 'onBegun' | 'onEv
  */
 export async function runOpened<R extends RunResult>(
   { environment, job, settings }: OpenedJob,
-  { env, leave, stdin, stdout, ...context }: HostContext,
+  { env, leave, stdin, stdout, log = pino({ level: 'silent' }), ...context }: HostContext,
   work: (settings: Settings, context: OfflineContext) => Promise<R>,
 ): Promise<R> {
-  const { log } = context;
   const say = (line: string): void => {
     const warning = /^warning: (.*)/s.exec(line)?.[1];
     if (warning === undefined) log.info(line);
@@ -38,6 +37,7 @@ export async function runOpened<R extends RunResult>(
   try {
     const offline = connection.offline({
       ...context,
+      log,
       stdin: stdin ?? Readable.from([]),
       stdout: stdout ?? new PassThrough().resume(),
       stderr: new PassThrough().resume(),

@@ -1,12 +1,11 @@
 import { PassThrough } from 'node:stream';
 import type { Summary } from '../account/summary.js';
-import { extendOutput } from '../amend/extend.js';
 import { StopError, UsageError } from '../core/errors.js';
 import { Halt } from '../core/halt.js';
 import type { Json } from '../core/model.js';
 import { outputFormatOf } from '../output/format.js';
-import { type RunResult as PipelineResult, runJob } from '../run/pipeline.js';
-import { begin, flagsOf, type RunOptions } from './begin.js';
+import type { RunResult as PipelineResult } from '../run/pipeline.js';
+import { begin, flagsOf, type RunOptions, type Work } from './begin.js';
 import type { Job } from './job.js';
 import { type Opened, open } from './open.js';
 import { type ResultRow, resultRow } from './result-row.js';
@@ -124,6 +123,12 @@ function rowsOf(job: Job<unknown> | string, options: RowRunOptions): Results<unk
     }),
   };
 }
+
+const runJob: Work<PipelineResult> = async (settings, context) =>
+  (await import('../run/pipeline.js')).runJob(settings, context);
+
+const extendOutput: Work<PipelineResult> = async (settings, context) =>
+  (await import('../amend/extend.js')).extendOutput(settings, context);
 
 const notBegun = (): UsageError =>
   new UsageError(

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
-import { crc32 } from 'node:zlib';
+// By its default, because an older Node.js has no such name, and could not load the library to say what is wrong.
+import zlib from 'node:zlib';
 import * as z from 'zod';
 import { count, counted } from '../core/figures.js';
 import { outputFormatOf } from './format.js';
@@ -113,7 +114,7 @@ async function scan(
       unended = line.at(-1) !== LF;
       const hasCr = !unended && line.at(-2) === CR;
       // CRC-32 is enough to locate a difference that the digest has found.
-      const hash = crc32(line.subarray(start, line.length - (unended ? 0 : hasCr ? 2 : 1)));
+      const hash = zlib.crc32(line.subarray(start, line.length - (unended ? 0 : hasCr ? 2 : 1)));
       if (hasCr) crlf++;
       if (header === null) {
         header = hash;

@@ -16,7 +16,7 @@ import type { OutputFiles } from '../resume/output-files.js';
 import { type OutputTarget, takeOutput } from '../resume/output-target.js';
 import { beginExecution, type RunStart } from '../resume/resume.js';
 import { WholeOutput } from '../resume/whole-output.js';
-import type { ServiceAddress } from '../service/endpoint.js';
+import type { ServiceAddress } from '../service/address.js';
 import { deploymentsOf } from '../service/endpoint-spec.js';
 import { OUTCOME_UNKNOWN } from '../store/ledger.js';
 import type { Amending, RowsToCall } from './amending.js';

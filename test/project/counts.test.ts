@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -23,6 +24,8 @@ const FSYNCS = { perRun: 20, perChunk: 4 };
 const MODULES = 150;
 /** Of them before its first call: commands that share a module have a small file for it, so each further one may add one. */
 const AT_START = 100;
+/** Files that a program loads with the library, before it runs anything: half a second of a slow machine. */
+const IN_PROGRAM = 40;
 
 /** Loaded before the command: writes down each file of JavaScript as soon as it is loaded. */
 const WATCH = `
@@ -67,7 +70,20 @@ it('to say its version takes a handful of files', async () => {
   const { code, stdout } = await work.run(['--version'], env);
   expect(code).toBe(0);
   expect(stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
-  expect(loaded().length).toBeLessThanOrEqual(3);
+  expect(loaded().length).toBeLessThanOrEqual(4);
+});
+
+it('a program that imports the library loads a few files, and nothing that only a run needs', () => {
+  const library = join(import.meta.dirname, '../../dist/index.js');
+  const program = work.path(work.write('program.mjs', `import ${JSON.stringify(library)};`));
+  const env = { ...process.env, LOADED: work.path('loaded'), NODE_OPTIONS: watched() };
+  execFileSync(process.execPath, [program], { env });
+  const files = loaded();
+  expect(files.length).toBeLessThanOrEqual(IN_PROGRAM);
+  const packages = new Set(files.flatMap(packagesIn));
+  expect(packages).toContain('zod');
+  const others = ['bullmq', 'cron-parser', 'ioredis', 'luxon', 'pg', 'pino', 'undici'];
+  expect([...NOT_NEEDED, ...others].filter((name) => packages.has(name))).toEqual([]);
 });
 
 describeEachStore('the counts of a run', (store) => {

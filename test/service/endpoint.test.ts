@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/core/errors.js';
 import type { Parameters } from '../../src/core/model.js';
+import { callUrl, type ServiceAddress } from '../../src/service/address.js';
 import { deploymentProblem, modelOf } from '../../src/service/catalogue.js';
-import { callUrl, requestBody, type ServiceAddress } from '../../src/service/endpoint.js';
+import { requestBody } from '../../src/service/endpoint.js';
 import type { EndpointSpec } from '../../src/service/endpoint-spec.js';
 
 const of = (changes: Partial<EndpointSpec>): EndpointSpec => ({
