@@ -61,7 +61,7 @@ function assertExtendable({ answer, input, output, reuse, overwrite, restart }: 
   if (input.path === '-') {
     refuse(
       'not_extendable',
-      '--extend knows the input by its file, and this is standard input',
+      '--extend knows the input by its file, and these rows come without one',
       'Name a file with --input.',
     );
   }

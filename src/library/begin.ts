@@ -4,6 +4,7 @@ import type { RunEvent } from '../run/events.js';
 import type { RunResult } from '../run/pipeline.js';
 import type { OfflineContext } from '../run/run-context.js';
 import { haltOn, type JobOptions, type Opened } from './open.js';
+import { inProgram } from './options.js';
 import type { HostContext } from './run-opened.js';
 
 /** Options of a run besides the job. Everything has a default. */
@@ -62,7 +63,7 @@ export async function begin<R extends RunResult>(
     return await runOpened(opened, context, work);
   } catch (error) {
     signal?.throwIfAborted();
-    throw error;
+    throw inProgram(error);
   } finally {
     release();
     source.stream.destroy();

@@ -3,6 +3,7 @@ import { Halt } from '../core/halt.js';
 import type { CheckReport } from '../run/check/check-report.js';
 import type { Job } from './job.js';
 import { haltOn, type JobOptions, open } from './open.js';
+import { assertOptions, CHECKS, inProgram } from './options.js';
 
 /**
  * Reports what a run would take, and which rows are bad: reads the whole input as a run does, renders the
@@ -12,6 +13,7 @@ import { haltOn, type JobOptions, open } from './open.js';
  * @throws the reason of `signal`
  */
 export async function check<A>(job: Job<A> | string, options: JobOptions = {}): Promise<CheckReport> {
+  assertOptions<JobOptions>('check', CHECKS.check, options);
   const opened = open(job, options);
   const halt = new Halt();
   const release = haltOn(options.signal, halt);
@@ -27,7 +29,7 @@ export async function check<A>(job: Job<A> | string, options: JobOptions = {}): 
     });
   } catch (error) {
     options.signal?.throwIfAborted();
-    throw error;
+    throw inProgram(error);
   } finally {
     release();
     opened.source.stream.destroy();

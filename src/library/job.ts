@@ -7,6 +7,7 @@ import { jobSchema, type NamedJob } from '../config/job-schema.js';
 import { UsageError } from '../core/errors.js';
 import type { Json } from '../core/model.js';
 import { type AnswerRead, type AnswerSchema, isAnswerSchema, jsonSchemaOf, readBy } from './answer-schema.js';
+import { kindOf } from './rows.js';
 
 /** The fields of a job file, with unit and default as in `docs/job.schema.json`. */
 type Fields = DeepReadonly<z.input<typeof jobSchema>>;
@@ -80,17 +81,32 @@ export function defineJob<const A extends AnswerDefinition = never>(
   definition: JobDefinition<A>,
 ): Job<AnswerOf<A>>;
 export function defineJob(definition: JobDefinition): Job<unknown> {
-  const { answer, input } = definition;
-  const schema = answer !== undefined && 'json' in answer && isAnswerSchema(answer.json) ? answer.json : null;
+  if (!isGroup(definition)) {
+    throw new UsageError(
+      'job_invalid',
+      `defineJob needs the fields of a job as an object, got ${kindOf(definition)}`,
+      'For a job file give its path to run or check.',
+    );
+  }
+  const { answer, input = {} } = definition;
+  const schema = isGroup(answer) && 'json' in answer && isAnswerSchema(answer.json) ? answer.json : null;
   const json = schema && jsonSchemaOf(schema);
   const parsed = jobSchema.safeParse(
-    { ...definition, input: { path: '-', ...input }, ...(json && { answer: { ...answer, json } }) },
+    {
+      ...definition,
+      input: isGroup(input) ? { path: '-', ...input } : input,
+      ...(json && { answer: { ...answer, json } }),
+    },
     { reportInput: true },
   );
   if (!parsed.success) throw invalidJob(parsed.error, () => 'defineJob');
   const { name = 'job' } = parsed.data;
   return { name, fields: { ...parsed.data, name }, read: schema && json ? readBy(schema, json) : asRecorded };
 }
+
+/** Callers in JavaScript have no types. */
+const isGroup = <T>(value: T): value is T & object =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 const asRecorded: AnswerRead<unknown> = (recorded) => ({ answer: recorded });
 
@@ -105,7 +121,7 @@ export function jobOf<A>(
     if (job?.fields === undefined)
       throw new UsageError(
         'bad_job',
-        'the job is no job',
+        `the job is ${kindOf(job)}, and not made by defineJob`,
         'Give what defineJob returns, or the path of a job file.',
       );
     return job;

@@ -6,6 +6,7 @@ import type { RunFlags } from '../config/settings.js';
 import type { Halt } from '../core/halt.js';
 import { type Job, jobOf } from './job.js';
 import { type OpenedJob, openedJob } from './opened-job.js';
+import { inProgram } from './options.js';
 import { type RowSource, type Rows, rowSource } from './rows.js';
 
 /** Options of both a run and a check, besides the job. */
@@ -53,18 +54,26 @@ export interface Opened extends OpenedJob {
 
 /** @throws UsageError for a job that cannot run, whatever its input */
 export function open<A>(job: Job<A> | string, options: JobOptions, flags: RunFlags = {}): Opened {
+  try {
+    return opened(job, options, flags);
+  } catch (error) {
+    throw inProgram(error);
+  }
+}
+
+function opened<A>(job: Job<A> | string, options: JobOptions, flags: RunFlags): Opened {
   const { rows, format, limit, sample, seed, by, concurrency, env = process.env, log } = options;
   const environment = readEnvironment(env, null);
   const typed = jobOf(job, environment, flags.set);
   const source = rowSource(rows, format, typed.fields.input.path);
   const part = { limit, sample, seed, by };
   const all = { ...flags, ...part, input: source.path, format: source.format, concurrency };
-  const { settings, ...opened } = openedJob(typed.fields, environment, all);
-  const { encoding, delimiter, ...rest } = settings.input;
+  const { settings, ...rest } = openedJob(typed.fields, environment, all);
+  const { encoding, delimiter, ...input } = settings.input;
   const isRows = settings.input.path === '-';
-  const input = {
-    ...(source.objects ? rest : settings.input),
-    ...(isRows ? { name: 'the rows' } : { path: resolve(settings.input.path) }),
+  const from = {
+    ...(source.objects ? input : settings.input),
+    ...(isRows ? { name: 'the input' } : { path: resolve(settings.input.path) }),
   };
   const { output, stateDir, jobFile } = settings;
   // The program may change its folder during the run (fault 111).
@@ -73,7 +82,7 @@ export function open<A>(job: Job<A> | string, options: JobOptions, flags: RunFla
     stateDir: resolve(stateDir),
     jobFile: jobFile && resolve(jobFile),
   };
-  return { ...opened, settings: { ...settings, input, ...places }, typed, source, env, log };
+  return { ...rest, settings: { ...settings, input: from, ...places }, typed, source, env, log };
 }
 
 /** @returns removes the listener @throws the signal's reason */

@@ -15,7 +15,7 @@ export function jobOfOutput<J>({ files, jobFile }: FoundOutput, named: J | undef
   throw new UsageError(
     'job_unknown',
     `no summary beside ${files.output} names its job file`,
-    'Name it with --job FILE (in a program, as the option job): it says what the answers are.',
+    'Name it with --job FILE: it says what the answers are.',
   );
 }
 

@@ -3,6 +3,7 @@ import type { Outcome } from '../core/model.js';
 import { begin, flagsOf, type RunOptions } from './begin.js';
 import type { Job } from './job.js';
 import { open } from './open.js';
+import { assertOptions, assertPath, CHECKS, inProgram } from './options.js';
 import { retryOf } from './output-job.js';
 import type { RunResult } from './run.js';
 
@@ -34,10 +35,20 @@ export type RetryResult = RunResult & { readonly retried: number };
  * @throws the reason of `signal`, if nothing has begun
  */
 export async function retry(output: string, options: RetryOptions = {}): Promise<RetryResult> {
+  assertOptions<RetryOptions>('retry', CHECKS.retry, options);
+  assertPath('retry', output);
   const { status, invalid, abstained, row, restart } = options;
   const selected = { status: status?.join(','), invalid, abstained, row: row && String(row) };
-  const { job, input, flags, work } = retryOf(output, selected, { job: options.job, input: options.rows });
+  const { job, input, flags, work } = found(output, selected, { job: options.job, input: options.rows });
   const opened = open(job, { ...options, rows: input }, { ...flagsOf(options), restart, ...flags });
   const { halted, ...result } = await begin(opened, options, new Halt(), work);
   return result;
 }
+
+const found: typeof retryOf = (...given) => {
+  try {
+    return retryOf(...given);
+  } catch (error) {
+    throw inProgram(error);
+  }
+};

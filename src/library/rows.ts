@@ -39,7 +39,7 @@ export function rowSource(rows: Rows | undefined, format: string | undefined, jo
   if (rows !== undefined && typeof rows !== 'string' && !isSource(rows)) {
     throw new UsageError(
       'no_rows',
-      `rows is ${rows === null ? 'null' : `a ${typeof rows}`}, and nothing that has rows`,
+      `rows is ${kindOf(rows)}, which cannot be iterated`,
       'Give a path, an iterable of objects, or a stream with its format.',
     );
   }
@@ -158,8 +158,10 @@ function bytesOf(piece: unknown, number: number): Buffer {
   );
 }
 
-/** `a number`, `an object`, `undefined` */
-const kindOf = (value: unknown): string =>
+/** `a number`, `an object`, `a promise`, `undefined` */
+export const kindOf = (value: unknown): string =>
   value === null || value === undefined
     ? String(value)
-    : `${typeof value === 'object' ? 'an' : 'a'} ${typeof value}`;
+    : value instanceof Promise
+      ? 'a promise'
+      : `${typeof value === 'object' ? 'an' : 'a'} ${typeof value}`;

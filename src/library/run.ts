@@ -8,6 +8,7 @@ import type { RunResult as PipelineResult } from '../run/pipeline.js';
 import { begin, flagsOf, type RunOptions, type Work } from './begin.js';
 import type { Job } from './job.js';
 import { type Opened, open } from './open.js';
+import { assertOptions, CHECKS, forProgram } from './options.js';
 import { type ResultRow, resultRow } from './result-row.js';
 
 /** A run that writes to a file. */
@@ -80,6 +81,7 @@ export function run(
   job: Job<unknown> | string,
   options: FileRunOptions | RowRunOptions = {},
 ): Promise<RunResult> | Results<unknown> {
+  assertOptions<FileRunOptions & Omit<RowRunOptions, 'output'>>('run', CHECKS.run, options);
   return options.output === undefined ? rowsOf(job, options) : runToFile(job, options);
 }
 
@@ -157,7 +159,7 @@ async function* iterate(
     }
     const { halted } = await running;
     if (halted !== null) options.signal?.throwIfAborted();
-    if (halted?.kind === 'stop') throw new StopError(halted.problem.code, halted.problem.message);
+    if (halted?.kind === 'stop') throw new StopError(halted.problem.code, forProgram(halted.problem.message));
   } finally {
     // The loop was left: no more rows are called, and the rest is dropped.
     halt.request({ kind: 'signal', signal: 'AbortSignal' });
