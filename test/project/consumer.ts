@@ -68,7 +68,13 @@ for await (const { input } of run(labels, { rows: [{ id: 1, at: new Date() }] })
   // @ts-expect-error: the rows have no such member
   input.review;
 }
+for await (const { input } of run(labels, { rows: reviews(), limit: 2 }))
+  input satisfies { readonly review: string };
+// Rows of a file, or of the job, have the columns that they have.
 for await (const { input } of run(labels, { rows: 'rows.csv' })) input['review'] satisfies unknown;
+for await (const { input } of run(labels, { rows: new Blob([]).stream(), format: 'csv' }))
+  input['review'] satisfies unknown;
+async function* reviews(): AsyncGenerator<{ review: string }> {}
 // @ts-expect-error: no such field
 defineJob({ service, promt: 'x' });
 // @ts-expect-error: no such field of an answer

@@ -12,6 +12,10 @@ const job = defineJob({
   answer: { labels: ['billing', 'delivery', 'else'] },
 });
 
+/**
+ * @param {Iterable<{ id: unknown, text: string }>} rows
+ * @param {AbortSignal} signal
+ */
 async function* answers(rows, signal) {
   for await (const { input, status, answer } of run(job, { rows, signal }))
     yield `${JSON.stringify({ id: input.id, status, answer })}\n`;
@@ -23,7 +27,8 @@ app.post('/', { schema: { body: { type: 'array', items: { type: 'object' } } } }
   const leaving = new AbortController();
   reply.raw.once('close', () => leaving.abort());
   reply.type('application/jsonl');
-  return Readable.from(answers(request.body, leaving.signal));
+  const rows = /** @type {{ id: unknown, text: string }[]} */ (request.body);
+  return Readable.from(answers(rows, leaving.signal));
 });
 
 if (process.argv[1] === import.meta.filename) {

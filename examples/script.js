@@ -1,4 +1,4 @@
-// node samples/library/script.js reviews.csv: the reviews that are negative.
+// node examples/script.js reviews.csv: the reviews that are negative.
 import { defineJob, run } from 'promptmill';
 
 const job = defineJob({

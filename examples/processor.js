@@ -11,7 +11,10 @@ const job = defineJob({
   answer: { labels: ['positive', 'negative', 'neutral'] },
 });
 
-/** @param {AbortSignal} [signal] ends the runs under way, so that others go on with them */
+/**
+ * @param {import('bullmq').ConnectionOptions} connection
+ * @param {AbortSignal} [signal] ends the runs under way, so that others go on with them
+ */
 export const runsWorker = (connection, signal) =>
   new Worker(
     'runs',
@@ -26,4 +29,5 @@ export const runsWorker = (connection, signal) =>
     { connection, concurrency: 2 },
   );
 
-if (process.argv[1] === import.meta.filename) runsWorker({ url: process.env.REDIS_URL });
+if (process.argv[1] === import.meta.filename)
+  runsWorker({ url: process.env.REDIS_URL ?? 'redis://127.0.0.1:6379' });
