@@ -69,6 +69,11 @@ export type { RunEvent } from './run/events.js';
 export type { Speed } from './run/speed.js';
 export type { CallEnded } from './worker/caller.js';
 
-// What is loaded with this file is written so that older versions can, too: they would else give a bare SyntaxError.
+// An older Node.js can link all that is loaded with this file, and so says this instead of a bare SyntaxError.
 const problem = nodeProblem(process.versions.node);
-if (problem !== null) throw new UsageError('node_version', `${problem}: install it from https://nodejs.org`);
+if (problem !== null)
+  throw new UsageError(
+    'node_version',
+    problem,
+    'Install it from https://nodejs.org, and start the program with it.',
+  );
