@@ -12,7 +12,7 @@ import {
 import { TARGETS, type Target } from './targets.js';
 
 const PERFORMANCE = join(import.meta.dirname, '../docs/performance.md');
-const SCALING = join(import.meta.dirname, '../docs/scaling.md');
+const FLEET = join(import.meta.dirname, '../docs/fleet.md');
 
 type Row = readonly (string | number)[];
 
@@ -28,7 +28,7 @@ export function show(
   const parts = partsOf(name, results);
   for (const text of Object.values(parts)) console.log(`\n${text}`);
   if (dry) return;
-  for (const path of [PERFORMANCE, SCALING]) {
+  for (const path of [PERFORMANCE, FLEET]) {
     const before = readFileSync(path, 'utf8');
     writeFileSync(path, Object.entries(parts).reduce(replace, before));
   }
