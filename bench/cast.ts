@@ -7,14 +7,14 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * Takes the pictures of docs/terminal.md, as text: the real command line in a terminal of 80 × 24 (tmux; 28 lines at the
+ * Takes the pictures of docs/first-job.md, as text: the real command line in a terminal of 80 × 24 (tmux; 28 lines at the
  * end), against the emulator with a seed, a quota and a short outage. Each frame goes between its marks, `<!-- cast:run -->` and
  * `<!-- /cast:run -->`. Takes about a minute and a half.
  *
  *   npm run cast
  */
 const root = join(import.meta.dirname, '..');
-const page = join(root, 'docs/terminal.md');
+const page = join(root, 'docs/first-job.md');
 const folder = mkdtempSync(join(tmpdir(), 'promptmill-cast-'));
 const server = `promptmill-cast-${process.pid}`;
 /** Longest wait for what a frame shows, in milliseconds. */

@@ -92,8 +92,9 @@ const endpoint = await Endpoint.start();
 try {
   const rates: Run[] = [];
   const starts: Run[] = [];
-  const versions: Metered[] = [];
+  const versions: { readonly promptmill: Metered; readonly node: Metered }[] = [];
   const version: Command = { args: [CLI, '--version'], env: {} };
+  const node: Command = { args: ['--eval', '0'], env: {} };
   console.log('counting, before the first round');
   const counts = await countsOf();
   const { modules } = await counted(version);
@@ -102,19 +103,25 @@ try {
     if (rounds > 0 && performance.now() + longestMs > Number(values.minutes) * 60_000) break;
     const began = performance.now();
     console.log(`round ${rounds + 1} of ${values.rounds}`);
-    versions.push(await metered(version));
+    versions.push({ promptmill: await metered(version), node: await metered(node) });
     starts.push(...(await startsOf(rounds + 1)));
     for (const each of cases) rates.push(...(await everybody(rounds + 1, each)));
     longestMs = Math.max(longestMs, performance.now() - began);
     console.log(`  ${((performance.now() - began) / 1000).toFixed(0)} s in all`);
   }
+  const ofNode = (figure: (metered: Metered) => number): number =>
+    rounded(median(versions.map(({ promptmill, node }) => figure(promptmill) / figure(node))), 2);
   const overhead: Overhead = {
     ...occasion(),
     rounds,
     concurrency,
     rates: summarise(complete(rates), starts),
     starts: summarise(complete(starts), starts),
-    version: { seconds: rounded(median(versions.map(({ seconds }) => seconds)), 2), modules },
+    version: {
+      time_of_node: ofNode(({ seconds }) => seconds),
+      cpu_of_node: ofNode(({ cpu_us }) => cpu_us),
+      modules,
+    },
     counts,
     missing,
   };

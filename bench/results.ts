@@ -51,8 +51,12 @@ export interface Overhead {
   readonly rates: readonly Measured[];
   /** Few rows, for the way to the first call. */
   readonly starts: readonly Measured[];
-  /** `promptmill --version`. */
-  readonly version: { readonly seconds: number; readonly modules: number };
+  /** `promptmill --version`, beside a Node.js that does nothing. */
+  readonly version: {
+    readonly time_of_node: number;
+    readonly cpu_of_node: number;
+    readonly modules: number;
+  };
   readonly counts: readonly Counted[];
   /** Those that failed: they have no figures from a round on, or none at all at 0 and 1. */
   readonly missing: readonly {

@@ -12,7 +12,7 @@ import {
 import { TARGETS, type Target } from './targets.js';
 
 const PERFORMANCE = join(import.meta.dirname, '../docs/performance.md');
-const SCALING = join(import.meta.dirname, '../docs/scaling.md');
+const FLEET = join(import.meta.dirname, '../docs/fleet.md');
 
 type Row = readonly (string | number)[];
 
@@ -28,7 +28,7 @@ export function show(
   const parts = partsOf(name, results);
   for (const text of Object.values(parts)) console.log(`\n${text}`);
   if (dry) return;
-  for (const path of [PERFORMANCE, SCALING]) {
+  for (const path of [PERFORMANCE, FLEET]) {
     const before = readFileSync(path, 'utf8');
     writeFileSync(path, Object.entries(parts).reduce(replace, before));
   }
@@ -124,10 +124,10 @@ function overheadTexts(overhead: Overhead): Record<string, string> {
         }),
       ]),
     ),
-    start: table(
-      ['', 'start to first call, s', 'modules', 'peak MB'],
-      [
-        ...starts.map(
+    start: [
+      table(
+        ['', 'start to first call, s', 'modules', 'peak MB'],
+        starts.map(
           (each): Row => [
             each.title,
             each.first_call_s,
@@ -135,9 +135,11 @@ function overheadTexts(overhead: Overhead): Record<string, string> {
             each.peak_mb,
           ],
         ),
-        ['`promptmill --version`, to its end', version.seconds, version.modules, ''],
-      ],
-    ),
+      ),
+      '',
+      `\`promptmill --version\` loads ${version.modules} modules and takes ${version.time_of_node} times as long as \`node --eval 0\`, with ` +
+        `${version.cpu_of_node} times its CPU.`,
+    ].join('\n'),
   };
 }
 

@@ -27,7 +27,8 @@ export type Drift = DeepReadonly<z.output<typeof driftSchema>>;
 /** `12.3 % of 4,000 rows have another answer than in run 20261122-020000-abcdef, and drift.alarm is 10 %` */
 export function driftText({ against, rows, changed, alarm }: Drift): string {
   const alarmed = `drift.alarm is ${Number((alarm * 100).toFixed(6))} %`;
-  if (rows === 0) return `run ${against} has none of the answered rows, and ${alarmed}`;
+  if (rows === 0)
+    return `run ${against} and this one have no row that is completed or filtered in both, and ${alarmed}`;
   return (
     `${percent(changed, rows)} of ${counted(rows, 'row')} (${count(changed)}) ${changed === 1 ? 'has' : 'have'} another answer than in ` +
     `run ${against}, and ${alarmed}`

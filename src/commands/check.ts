@@ -29,7 +29,7 @@ Examples:
 
 Reads the whole input as a run would. It needs no key and no address, and sends
 nothing. The exit code is the best that the run can reach, so that a script can
-stop before it pays: 0 every row can be answered; 1 some rows would end failed
+stop before it pays: 0 every row can be completed; 1 some rows would end failed
 whatever the service answers; 2 the run would not start; 3 it would stop early,
 because the prompts alone are over the budget or the quota is too small for the
 deadline; 130, 143 interrupted.

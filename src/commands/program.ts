@@ -26,9 +26,7 @@ const COMMANDS = {
   prices: async (exit: Exit) => (await import('./prices.js')).pricesCommand(exit),
   emulate: async () => (await import('./emulate.js')).emulateCommand(),
   completion: async (exit: Exit, underWay: UnderWay): Promise<Command> =>
-    (await import('./completion.js')).completionCommand(() =>
-      programOf(Object.values(COMMANDS), exit, underWay),
-    ),
+    (await import('./completion.js')).completionCommand(() => wholeProgram(exit, underWay)),
 } satisfies Record<(typeof COMMAND_NAMES)[number], (exit: Exit, underWay: UnderWay) => Promise<Command>>;
 
 /** Names that other tools use for these commands. */
@@ -57,6 +55,10 @@ export async function runCommandLine(
   const program = await programOf(named(word), exit, underWay);
   await program.parseAsync(words, { from: 'user' });
 }
+
+/** The program with all of its commands. */
+export const wholeProgram = (exit: Exit, underWay: UnderWay): Promise<Command> =>
+  programOf(Object.values(COMMANDS), exit, underWay);
 
 async function programOf(
   commands: readonly (typeof COMMANDS)[keyof typeof COMMANDS][],

@@ -46,7 +46,7 @@ Examples:
       promptmill run jobs/sentiment.yaml --input - --format csv --output -
 
 The same command continues a run that was stopped. Exit codes: 0 every row is
-answered, filtered or skipped; 1 some rows failed; 2 did not start; 3 stopped
+completed, filtered or skipped; 1 some rows failed; 2 did not start; 3 stopped
 early; 4 finished below answer.require, or above drift.alarm; 130, 143
 interrupted.
 `;
@@ -131,7 +131,7 @@ export async function runHere(
     // Below the progress bar, if there is one.
     const line = process.stderr.isTTY ? '\n' : '';
     if (settings.output.path !== '-')
-      say(`${line}stopped at once; what was answered is kept. Resume with:\n  ${commandLine()}`);
+      say(`${line}stopped at once; what is known is kept. Resume with:\n  ${commandLine()}`);
   });
   try {
     const result = await work(

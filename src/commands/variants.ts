@@ -194,7 +194,7 @@ export async function checkVariants([first, ...others]: Variants, halt: Halt): P
 const inputOf = ({ input: { require: _, ...input } }: Settings): string => JSON.stringify(input);
 
 interface VariantState extends Variant {
-  /** Every row is answered. */
+  /** Every row is written. */
   isDone: boolean;
   /** How its run begins. */
   readonly flags: Pick<Settings, 'restart' | 'overwrite'>;
@@ -227,7 +227,7 @@ export async function answerAll(variants: Variants, halt: Halt): Promise<Paid | 
     const { settings } = opened;
     const say = (text: string): boolean => process.stderr.write(terminalText(`${name}: ${text}\n`));
     if (state.isDone) {
-      say(`${settings.output.path} is answered already`);
+      say(`${settings.output.path} is finished already`);
       continue;
     }
     const left =

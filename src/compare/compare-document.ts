@@ -57,12 +57,12 @@ const sideName = ({ output, emulated }: CompareReport['a']): string =>
 
 export const isDecided = ({ verdict }: CompareReport): boolean => verdict !== null && verdict.says !== 'even';
 
-/** The verdict, if there is one, and `812 rows were answered in both; 93.3 % of those agree` */
+/** The verdict, if there is one, and `812 rows are completed or filtered in both; 93.3 % of those agree` */
 function leadTexts({ answered: { rows, agreement }, verdict, changed, kappa }: CompareReport): Block[] {
   const agree =
     agreement === null
-      ? 'No row was answered in both'
-      : `${counted(rows, 'row')} ${rows === 1 ? 'was' : 'were'} answered in both; ${share(agreement)} of those agree`;
+      ? 'No row is completed or filtered in both'
+      : `${counted(rows, 'row')} ${rows === 1 ? 'is' : 'are'} completed or filtered in both; ${share(agreement)} of those agree`;
   if (verdict !== null) return [text(verdictText(verdict, 'a', 'b'), { style: 'strong' }), text(agree)];
   // Free texts have no kappa, and no right answers either.
   const mayHaveGold = changed > 0 && kappa !== null;

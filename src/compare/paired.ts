@@ -1,6 +1,6 @@
 /** How often two outputs, `a` and `b`, are right on the same rows. */
 export interface Paired {
-  /** Rows with gold that both have answered. */
+  /** Rows with gold that are completed in both. */
   readonly rows: number;
   /** Rows that only `b` has right, and rows that only `a` has right. */
   readonly better: number;

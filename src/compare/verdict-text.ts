@@ -7,7 +7,7 @@ import type { Paired } from './paired.js';
  */
 export function verdictText(test: Paired, a: string, b: string): string {
   const { rows, better, worse, says, needed } = test;
-  if (rows === 0) return `no row with a right answer is answered by both ${a} and ${b}`;
+  if (rows === 0) return `no row with a right answer is completed in both ${a} and ${b}`;
   if (better + worse === 0)
     return `of ${counted(rows, 'row')} ${a} and ${b} have the same ones right: they cannot be told apart`;
   const found = `${b} is right on ${counted(better, 'row')} that ${a} has wrong, and wrong on ${count(worse)} that ${a} has right (${chance(test)})`;

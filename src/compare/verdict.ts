@@ -11,7 +11,7 @@ import type { Match } from './matching.js';
 import { type Paired, paired } from './paired.js';
 import { noRow } from './score-output.js';
 
-/** On the rows with gold that both have answered. Shares are from 0 to 1. */
+/** On the rows with gold that are completed in both. Shares are from 0 to 1. */
 export interface Verdict extends Paired {
   readonly accuracy_a: Share | null;
   readonly accuracy_b: Share | null;
@@ -27,7 +27,7 @@ export interface Verdict extends Paired {
 
 interface Judged {
   readonly gold: string;
-  /** The answer in `b`, against that in `a`; empty if the row is not answered in both. */
+  /** The answer in `b`, against that in `a`; empty if the row is not completed in both. */
   readonly now: '' | 'better' | 'worse' | 'right too' | 'wrong too';
 }
 

@@ -474,7 +474,7 @@ const limitsSchema = z.strictObject({
   give_up_after: durationSchema
     .default('1h')
     .describe(
-      'Stop, resumably, when no row was answered for this time: the service is down, the queue is away, or nothing ' +
+      'Stop, resumably, when no row became known for this time: the service is down, the queue is away, or nothing ' +
         'moves. Waits that the service asks for do not count. Default: 1h.',
     ),
   chunk_size: whole(1, 1000)
@@ -510,7 +510,7 @@ const driftSchema = z.strictObject({
       'last: the last finished run of the job with the same output path, another date or run in it included. Default: last.',
     ),
   alarm: share.describe(
-    'Share of the answered rows whose answer may be another; above it the run ends with exit code 4.',
+    'Share of the rows completed or filtered in both runs whose answer may be another; above it the run ends with exit code 4.',
   ),
 });
 
@@ -990,7 +990,7 @@ export const jobSchema = jobFileSchema.transform((file) => {
       tokenEstimate: limits.token_estimate,
       attempts: limits.attempts,
       unknownOutcome: limits.unknown_outcome,
-      /** Milliseconds without an answered row after which a run stops. */
+      /** Milliseconds in which no row becomes known, after which a run stops. */
       giveUpMs: durationMs(limits.give_up_after),
       /** Rows that may be without an answer, or a fraction of the rows so far. */
       stopAfterFailures: mostUnanswered(limits.stop_after_failures),

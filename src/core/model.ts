@@ -10,7 +10,9 @@
  * - **interim outcome**: an invalid answer of a row that is asked again; the ledger keeps it until the row ends.
  * - **known**: a row with an outcome in the ledger or on disk: it is not called again.
  * - **written**: a row with its record on disk.
- * - **answered**: a completed row with a valid answer that was not left out.
+ * - **completed**: a row for which the service sent a text, be it empty, or no valid answer, or a refusal.
+ * - **answered**: a row that is completed, with a valid answer that was not left out. A call is answered when the
+ *   service responds to it, whatever it says.
  * - **tally**: the counts over all outcomes, from which summary and report are made.
  * - **window**: the rows handed to the queue and not yet written to the output.
  * - **ledger**: the shared store of what is known and not yet written: rows are reserved before a call, and

@@ -17,14 +17,22 @@ export const COMMAND_NAMES = [
 
 const COMMAND = new RegExp(String.raw`(?<![\w/.-]|npx )promptmill (?=(?:${COMMAND_NAMES.join('|')})\b)`, 'g');
 
+/** Where npm puts the commands of a project. It is in the PATH of npx and of npm scripts, and of nothing else. */
+const OF_PROJECT = /[\\/]node_modules[\\/]\.bin[\\/]promptmill$/;
+
 /**
- * Prefixes the commands in a text as this process was started, so that they can be copied: a package run by
- * npx is rarely in the PATH. npx sets its variables for all descendants, also for a shell; only when they
- * name this package, the commands begin with `npx`.
+ * Prefixes the commands in a text as this process was started, so that they can be copied: a package of a project
+ * is rarely in the PATH. All hints to a person pass through here.
+ * @param program its path, as it was called. npx need not start the command of a project; it sets its variables
+ *   for all descendants, also for a shell, so they count only when they name this package.
  */
-export function asStarted(text: string, env: NodeJS.ProcessEnv = process.env): string {
+export function asStarted(
+  text: string,
+  env: NodeJS.ProcessEnv = process.env,
+  program = process.argv[1] ?? '',
+): string {
   const { npm_command: command, npm_lifecycle_script: script = '' } = env;
-  const isNpx = command === 'exec' && /^['"]?promptmill\b/.test(script);
+  const isNpx = OF_PROJECT.test(program) || (command === 'exec' && /^['"]?promptmill\b/.test(script));
   return isNpx ? text.replace(COMMAND, 'npx promptmill ') : text;
 }
 

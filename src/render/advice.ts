@@ -1,3 +1,5 @@
+import { asStarted } from '../core/started.js';
+
 /** What a person can do about error codes. Names `promptmill retry OUTPUT` where another call may succeed. */
 
 const AGAIN = 'Call these rows again when the service is well: promptmill retry OUTPUT.';
@@ -99,4 +101,4 @@ const ADVICE: { readonly [code: string]: string } = {
 
 /** `null` for an unknown code: of a later version, or `(other)`. */
 export const adviceOn = (code: string): string | null =>
-  Object.hasOwn(ADVICE, code) ? (ADVICE[code] ?? null) : null;
+  Object.hasOwn(ADVICE, code) ? asStarted(ADVICE[code] ?? '') : null;

@@ -3,7 +3,7 @@ import type { Scores } from '../account/scores.js';
 import { calledPerSecond, invalidIn, type StoredSummary, type Summary } from '../account/summary.js';
 import { pointsOf } from '../account/timeline.js';
 import { count, counted, duration, moment, rate } from '../core/figures.js';
-import { shellWord } from '../core/started.js';
+import { asStarted, shellWord } from '../core/started.js';
 import type { RecordedJob } from '../output/reader.js';
 import { type ExampleTexts, exampleTexts } from './example-texts.js';
 import { type ReportTable, reportRows } from './report-rows.js';
@@ -115,7 +115,10 @@ function nextSteps(summary: StoredSummary, output: string): Verdict['next'] {
   const { rows, answers_abstained: abstained, merged_review: merged } = summary;
   // The command asks for a job that the summary does not name.
   const job = summary.job_file === undefined ? ' --job FILE' : '';
-  const step = (text: string, command: string) => ({ text, command: escapeControls(command) + job });
+  const step = (text: string, command: string) => ({
+    text,
+    command: asStarted(escapeControls(command)) + job,
+  });
   const retry = retryCommandFor(output, summary.emulated);
   return [
     ...(rows.failed > 0 ? [step('Call the rows that failed again, in place:', retry)] : []),

@@ -64,7 +64,7 @@ const WORDS = {
   'manifest replaced': [
     'manifest_lost',
     (path: string) => `${path} was replaced by another file while the run went on.`,
-    'Restore it, or start over with --restart; rows already answered are then called again.',
+    'Restore it, or start over with --restart; rows already known are then called again.',
   ],
 } as const;
 

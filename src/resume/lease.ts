@@ -6,7 +6,7 @@ import { LEASE_MS, type Ledger } from '../store/ledger.js';
 import type { Store } from '../store/store.js';
 import type { Committer } from './committer.js';
 
-/** Most rows that may be answered and not on disk. Enough that a row in its longest pause blocks nothing. */
+/** Most rows that may be known and not written. Enough that a row in its longest pause blocks nothing. */
 export const WINDOW_ROWS = 10_000;
 
 const windowBehind = (row: number): number[] => Array.from({ length: WINDOW_ROWS }, (_, i) => row + 1 + i);

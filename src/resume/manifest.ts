@@ -123,13 +123,13 @@ export function readManifest(path: string): Manifest | null {
     throw new UsageError(
       'manifest_damaged',
       `${path} was written by another version of Promptmill, and this one cannot go on from it`,
-      'Go on with the version that wrote it, or start over with --restart; rows already answered are then called again.',
+      'Go on with the version that wrote it, or start over with --restart; rows already known are then called again.',
     );
   }
   throw new UsageError(
     'manifest_damaged',
     `${path} is not as a run wrote it, so the run cannot be continued`,
-    'Start over with --restart; rows already answered are then called again.',
+    'Start over with --restart; rows already known are then called again.',
   );
 }
 

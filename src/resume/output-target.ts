@@ -329,7 +329,7 @@ async function continued(
     throw new UsageError(
       'part_foreign',
       `${files.part} is not what ${files.manifest} counts: another file has its name`,
-      'Restore the part file, or start over with --restart; rows already answered are then called again.',
+      'Restore the part file, or start over with --restart; rows already known are then called again.',
     );
   }
   // Only the header was in it.
@@ -353,7 +353,7 @@ async function salvaged(
     throw new UsageError(
       'part_damaged',
       damage,
-      'Restore the part file, or start over with --restart; rows already answered are then called again.',
+      'Restore the part file, or start over with --restart; rows already known are then called again.',
     );
   }
   const again = manifest.rows - unfinished.rows;

@@ -40,7 +40,7 @@ interface WatchdogOptions {
   readonly fleet?: () => Fleet | null;
   /** The job file that its workers need, of a job with several endpoints. */
   readonly workFile?: string | null;
-  /** Milliseconds without an answered row after which the run gives up. */
+  /** Milliseconds in which no row becomes known, after which the run gives up. */
   readonly giveUpMs: number;
   readonly timeoutMs: number;
   readonly total: number;
@@ -83,7 +83,7 @@ export class Watchdog {
     this.#lookedAt = now;
   }
 
-  /** Milliseconds without an answered row; 0 when no rows are left. */
+  /** Milliseconds since a row became known; 0 when no rows are left. */
   idleMs(now: number): number {
     return this.#known < this.options.total ? now - this.#progressAt : 0;
   }
@@ -160,7 +160,7 @@ export class Watchdog {
     if (!outage) {
       if ((worker?.inFlight ?? 0) > 0 || quiet < giveUpMs + LONGEST_PAUSE_MS) return null;
       const why = worker?.capacityWait?.(now) ? 'the flex tier has no capacity' : 'no call is under way';
-      return { code: 'no_progress', message: `no row was answered for ${time}, and ${why}` };
+      return { code: 'no_progress', message: `no row became known for ${time}, and ${why}` };
     }
     return {
       code: 'service_unavailable',

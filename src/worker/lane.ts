@@ -110,7 +110,7 @@ export class Lane {
   readonly #keys: ServedEndpoint['keys'];
   /** The endpoint refuses all calls; one tries it at a time. Null while it takes them. */
   #stopped: { readonly problem: Problem; readonly probeAt: number } | null = null;
-  /** Whether any row was answered. */
+  /** Whether any row became known. */
   #answered: boolean;
   #mixedUp = 0;
   readonly #noticed = new Set<Notice>();

@@ -13,7 +13,7 @@ const sections = page.split(/^## /m).slice(1);
 
 /** The examples of a section, and the rows of its table: texts, and what they are read as. */
 const examplesOf = (section: string) =>
-  [...section.matchAll(/```yaml\n([^`]+)```/g)].map(([, yaml]) => parse(yaml ?? ''));
+  [...section.matchAll(/```yaml part\n([^`]+)```/g)].map(([, yaml]) => parse(yaml ?? ''));
 const rowsOf = (section: string) =>
   [...section.matchAll(/^\| (`.+`) \| ([^|:]+?)(?::[^|]*)? \|$/gm)].map(([, texts = '', answer = '']) => ({
     texts: [...texts.matchAll(/`([^`]+)`/g)].map(([, text = '']) => text.replaceAll('\\n', '\n')),

@@ -22,7 +22,16 @@ test.each([
   expect(asStarted(text, {})).toBe(text);
   // A shell that npx has started, in which a promptmill of the PATH is used.
   expect(asStarted(text, { ...NPX, npm_lifecycle_script: "'bash'" })).toBe(text);
-  expect(asStarted(text, { npm_command: 'run', npm_lifecycle_script: 'promptmill run x' })).toBe(text);
+});
+
+test.each([
+  ['/home/me/reviews/node_modules/.bin/promptmill', 'npx promptmill check'],
+  ['/home/me/.npm/_npx/0a1b2c/node_modules/.bin/promptmill', 'npx promptmill check'],
+  ['C:\\reviews\\node_modules\\.bin\\promptmill', 'npx promptmill check'],
+  ['/usr/local/bin/promptmill', 'promptmill check'],
+  ['/home/me/promptmill/dist/cli.js', 'promptmill check'],
+])('commands begin as the path of this one lets them be found: %s', (program, shown) => {
+  expect(asStarted('promptmill check', {}, program)).toBe(shown);
 });
 
 it('each command that names another says npx where npx has started it', async () => {
@@ -43,6 +52,9 @@ it('each command that names another says npx where npx has started it', async ()
   );
   expect(await said('run', job, '--limit', '1')).toContain('Go on with:\n  npx promptmill run job.yaml\n');
   expect(await said('schedule', 'list')).toContain('npx promptmill schedule sync');
+  place.script = () => ({ status: 422, json: { error: { message: 'no' } } });
+  await said('run', job, '--overwrite');
+  expect(await said('report', 'out.csv', '--markdown', '-')).toContain('npx promptmill retry out.csv');
 });
 
 it('names of files and deployments reach the terminal without what it would obey', async () => {

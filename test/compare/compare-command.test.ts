@@ -34,7 +34,7 @@ it('compare says which of two prompts is better, and what else the runs have dif
   expect(compared.code, compared.stderr).toBe(0);
   expect(compared.stderr).toContain(
     'b is right on 20 rows that a has wrong, and wrong on 0 that a has right (p < 0.001): b is better\n' +
-      '40 rows were answered in both; 50.0 % of those agree\n',
+      '40 rows are completed or filtered in both; 50.0 % of those agree\n',
   );
   expect(compared.stderr).toMatch(
     /- Rate it\.\n.*\+ Rating of it\?\n.*\+ Be fair\.\n.* {2}\{\{ review \}\}\n/,

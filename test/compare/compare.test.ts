@@ -88,7 +88,7 @@ describe('compare', () => {
     expect(changed).toBe(4);
     expect(written).toContain('&lt;img src=x onerror=alert(1)&gt;&lt;/script&gt;');
     expect(written).not.toContain('<img');
-    expect(written).toContain('4 rows were answered in both; 25.0 % of those agree');
+    expect(written).toContain('4 rows are completed or filtered in both; 25.0 % of those agree');
     expect(written).toContain(
       '6 in both, matched by row number; 2 failed or skipped in one of them, or in both',
     );

@@ -27,7 +27,7 @@ describe('the verdict over two answers to each row', () => {
         'they cannot be told apart with these 200 rows',
     ],
     [[1, 0, 0], 'even', 'of 1 row the job and b.txt have the same ones right: they cannot be told apart'],
-    [[0, 0, 0], 'even', 'no row with a right answer is answered by both the job and b.txt'],
+    [[0, 0, 0], 'even', 'no row with a right answer is completed in both the job and b.txt'],
   ] as const)('of %s says %s', ([rows, better, worse], says, words) => {
     const test = paired(rows, better, worse);
     expect(test.says).toBe(says);

@@ -3,7 +3,6 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { emulateCommand } from '../../src/commands/emulate.js';
 import { FAULT_NAMES } from '../../src/emulator/disturbance.js';
-import { readFaultScript } from '../../src/emulator/fault-plan.js';
 import { Workplace } from '../support/promptmill.js';
 import { call, SENTIMENT } from './call.js';
 
@@ -83,10 +82,5 @@ describe('the emulate command', () => {
     expect(options.length).toBeGreaterThan(15);
     for (const option of options) expect(MANUAL).toContain(`\`${option}`);
     for (const fault of FAULT_NAMES.split(', ').slice(1)) expect(MANUAL).toContain(`\`${fault}\``);
-  });
-
-  it('has a manual whose script can be read', () => {
-    const script = work.write('script.yaml', /```yaml\n([\s\S]*?)```/.exec(MANUAL)?.[1] ?? '');
-    expect(readFaultScript(work.path(script))).toHaveLength(5);
   });
 });

@@ -76,7 +76,7 @@ describeEachStore('a run that is interrupted', (store) => {
     const { code, stderr } = await running.ended;
     expect(code, stderr).toBe(143);
     expect(stderr).toContain(
-      'stopped at once; what was answered is kept. Resume with:\n  promptmill run job.yaml',
+      'stopped at once; what is known is kept. Resume with:\n  promptmill run job.yaml',
     );
     trial.release();
     await trial.whole(trial.call(), { repeats: trial.unknown }, context);

@@ -86,7 +86,7 @@ describe('a run that does not get on', () => {
     watchdog.looked(1, HOUR + 120_000);
     expect(watchdog.overdue(HOUR + 120_000)).toEqual({
       code: 'no_progress',
-      message: 'no row was answered for 1 h 0 min, and the flex tier has no capacity',
+      message: 'no row became known for 1 h 0 min, and the flex tier has no capacity',
     });
   });
 

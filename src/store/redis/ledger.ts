@@ -68,7 +68,7 @@ export class RedisLedger implements Ledger {
     throw new UsageError(
       'queue_version',
       `what the Redis server has of the run ${run} is of another version of Promptmill`,
-      'Go on with the version that began it, or start over with --restart; rows already answered are then called again.',
+      'Go on with the version that began it, or start over with --restart; rows already known are then called again.',
     );
   }
 
