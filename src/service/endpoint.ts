@@ -112,12 +112,27 @@ export class Endpoint {
 /** @throws UsageError when the base URL is missing or is no plain http(s) address */
 export function callUrl(address: ServiceAddress, spec: EndpointSpec): string {
   const { path } = operationOf(spec);
-  if (spec.style === 'openai') {
-    const base = plainBase(address.baseUrl);
-    return `${base}${base.endsWith('/v1') ? '' : '/v1'}/${path}`;
-  }
+  if (spec.style === 'openai') return versioned(address, path);
   const query = new URLSearchParams({ 'api-version': spec.apiVersion });
   return `${deploymentsUrl(address)}/${pathSegment(spec.deployment)}/${path}?${query}`;
+}
+
+const versioned = (address: ServiceAddress, path: string): string => {
+  const base = plainBase(address.baseUrl);
+  return `${base}${base.endsWith('/v1') ? '' : '/v1'}/${path}`;
+};
+
+/** Where the files and batches of an endpoint are. @throws UsageError as `callUrl` does */
+export function collectionUrl(address: ServiceAddress, spec: EndpointSpec, name: 'files' | 'batches'): string {
+  if (spec.style === 'openai') return versioned(address, name);
+  const query = new URLSearchParams({ 'api-version': spec.apiVersion });
+  return `${plainBase(address.baseUrl)}/${pathSegment(address.segment)}/${name}?${query}`;
+}
+
+/** The request as a line of an input file has it: that names the model in every style. */
+export function lineBody(request: ServiceRequest, spec: EndpointSpec, isNewer: boolean): string {
+  const body = requestBody(request, spec, encodedFields(request.parameters, spec, isNewer));
+  return spec.style === 'openai' ? body : `{"model":${JSON.stringify(spec.deployment)},${body.slice(1)}`;
 }
 
 /** Checks the address of a worker, whose rows name their deployments. @throws UsageError like `callUrl` */
