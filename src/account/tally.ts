@@ -189,8 +189,8 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
     const used = answered?.usage ?? null;
     if (outcome.endpoint !== undefined)
       endpoints.add(outcome.endpoint, isAnswered, outcome.endpoints ?? { [outcome.endpoint]: used });
-    if (answered?.tier !== undefined)
-      tiers.add(answered.tier, isAnswered, answered.tiers ?? { [answered.tier]: used });
+    const tier = answered?.tier ?? outcome.elsewhere;
+    if (tier !== undefined) tiers.add(tier, isAnswered, answered?.tiers ?? { [tier]: used });
     if (outcome.status === 'failed') continue;
 
     prompt.add(outcome.filters.prompt);

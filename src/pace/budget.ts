@@ -1,7 +1,7 @@
 import { costOf, factorOf, type Prices } from '../account/summary.js';
 import { cost, count } from '../core/figures.js';
 import type { Parameters, Problem, Tokens, Usage } from '../core/model.js';
-import { candidatesOf, DEFAULT_MAX_TOKENS } from '../service/parameters.js';
+import { mostGenerated } from '../prompt/tokens.js';
 import type { Bounds } from '../store/ledger.js';
 
 export const NO_TOKENS: Tokens = { prompt_tokens: 0, completion_tokens: 0 };
@@ -46,8 +46,8 @@ const MOST_GENERATED = 2 ** 32;
 
 /** Upper bound of a prompt's bill: the service bills no more than it may generate. */
 export function mostBilled(promptTokens: number, parameters: Parameters): Tokens {
-  const generated = (parameters.max_tokens ?? DEFAULT_MAX_TOKENS) * candidatesOf(parameters);
-  return { prompt_tokens: promptTokens, completion_tokens: Math.min(generated, MOST_GENERATED) };
+  const generated = Math.min(mostGenerated(parameters), MOST_GENERATED);
+  return { prompt_tokens: promptTokens, completion_tokens: generated };
 }
 
 /**

@@ -4,8 +4,9 @@ import { OffsetIndex } from '../../core/offset-index.js';
 import { promptText, shownText } from '../../prompt/prompt-text.js';
 import { isRepeatable, requestText } from '../../prompt/reuse-keys.js';
 import { emptyFields, type RowRequest } from '../../prompt/row-request.js';
+import { mostGenerated } from '../../prompt/tokens.js';
 import { answerBytes, LARGEST_ANSWER } from '../../service/answer-size.js';
-import { candidatesOf, DEFAULT_MAX_TOKENS } from '../../service/parameters.js';
+import { DEFAULT_MAX_TOKENS } from '../../service/parameters.js';
 import { CommonBeginning } from './common-beginning.js';
 import type { GoldCount, GoldCounts } from './gold-count.js';
 import { added, NO_TOKENS, type TokenSums } from './quote.js';
@@ -169,7 +170,7 @@ export class Inspection {
       this.#problems.add(row, tooLong);
       return false;
     }
-    const sums = { prompt_tokens: tokens, most_completion_tokens: generated * candidatesOf(parameters) };
+    const sums = { prompt_tokens: tokens, most_completion_tokens: mostGenerated(parameters) };
     const { number, line } = row;
     const isRepeat = this.#duplicates.add(requestText(prompt, parameters), line, sums);
     if (isRepeat && this.rules.dedupe && isRepeatable(parameters)) {
