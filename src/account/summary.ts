@@ -188,6 +188,20 @@ export const summarySchema = z.object({
   tiers: z.exactOptional(z.record(z.string(), z.object({ rows: amount, usage, cost: amount.nullable() }))),
   /** What the same answers would have cost online, less what was paid; `null` without prices. Where there are `tiers`. */
   saved: z.exactOptional(amount.nullable()),
+  /** Those of the batch tier, in the order of their rows. `file`: name of the input file; `answered`: as the service counts. */
+  batches: z.exactOptional(
+    z.array(
+      z.object({
+        id: words,
+        file: words,
+        requests: amount,
+        answered: amount.nullable(),
+        status: words,
+        created_at: moment.nullable(),
+        ended_at: moment.nullable(),
+      }),
+    ),
+  ),
   filters: z.object({ prompt: filterCounts, completion: filterCounts }),
   errors: counts,
   /** The first message of each code of `errors`; absent if none, and in heartbeats. */
@@ -267,6 +281,8 @@ export interface SummaryParts
   readonly byEndpoint?: readonly EndpointFigures[];
   /** Whether the job asks for another tier than online. @default false */
   readonly hasTiers?: boolean;
+  /** @default the job has none */
+  readonly batches?: Summary['batches'];
   /** Whether the job reuses outcomes. @default false */
   readonly reuses?: boolean;
   /** @default false */
@@ -333,6 +349,7 @@ export function summarise(parts: SummaryParts): StoredSummary {
       tiers: tiersIn(tally, parts.prices),
       saved: savedIn(tally, parts.prices),
     }),
+    ...(parts.batches && { batches: parts.batches }),
     filters: tally.filters,
     errors: tally.errors,
     ...(tally.samples !== undefined && { error_samples: tally.samples }),

@@ -208,6 +208,7 @@ export type RecordSettings = Pick<
   | 'operations'
   | 'endpoints'
   | 'flex'
+  | 'batch'
   | 'gold'
   | 'goldMap'
   | 'goldParts'
@@ -230,7 +231,7 @@ export function recordOptions(job: RecordSettings): RecordedJob {
     formulas: output.formulas,
     tellsMore: commonOperation(job.operations).tellsMore,
     hasEndpoints: job.endpoints.length > 1,
-    hasTiers: job.flex !== null,
+    hasTiers: job.flex !== null || job.batch !== null,
     origins: originColumns(job.reuse),
     answerSource: job.answerSource,
     probabilities: output.probabilities,

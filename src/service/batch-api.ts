@@ -102,13 +102,17 @@ export class BatchApi {
     private readonly access: ServiceAccess,
     private readonly spec: EndpointSpec,
   ) {
-    this.#dispatcher = dispatcherFor(new URL(collectionUrl(access.address, spec, 'files')), access.address.proxy ?? null);
+    this.#dispatcher = dispatcherFor(
+      new URL(collectionUrl(access.address, spec, 'files')),
+      access.address.proxy ?? null,
+    );
   }
 
   /** @param name by which it is found again */
   upload(path: string, name: string, size: number): Promise<Reply<RemoteFile>> {
     const edge = '----promptmill-batch-input';
-    const part = (field: string, more = ''): string => `--${edge}\r\ncontent-disposition: form-data; name="${field}"${more}\r\n`;
+    const part = (field: string, more = ''): string =>
+      `--${edge}\r\ncontent-disposition: form-data; name="${field}"${more}\r\n`;
     const head = Buffer.from(
       `${part('purpose')}\r\nbatch\r\n${part('file', `; filename="${name}"`)}content-type: application/jsonl\r\n\r\n`,
     );
@@ -124,7 +128,11 @@ export class BatchApi {
   }
 
   file(id: string): Promise<Reply<RemoteFile>> {
-    return this.#call('files', { method: 'GET', path: `/${id}`, read: async (...body) => fileOf(await json(...body)) });
+    return this.#call('files', {
+      method: 'GET',
+      path: `/${id}`,
+      read: async (...body) => fileOf(await json(...body)),
+    });
   }
 
   files(after: string | null): Promise<Reply<Page<RemoteFile>>> {
@@ -132,7 +140,14 @@ export class BatchApi {
   }
 
   removeFile(id: string): Promise<Reply<true>> {
-    return this.#call<true>('files', { method: 'DELETE', path: `/${id}`, read: async (body) => (await body.dump(), true) });
+    return this.#call<true>('files', {
+      method: 'DELETE',
+      path: `/${id}`,
+      read: async (body) => {
+        await body.dump();
+        return true;
+      },
+    });
   }
 
   create(inputFile: string, metadata: { readonly [name: string]: string }): Promise<Reply<RemoteBatch>> {
@@ -150,7 +165,11 @@ export class BatchApi {
   }
 
   batch(id: string): Promise<Reply<RemoteBatch>> {
-    return this.#call('batches', { method: 'GET', path: `/${id}`, read: async (...body) => batchOf(await json(...body)) });
+    return this.#call('batches', {
+      method: 'GET',
+      path: `/${id}`,
+      read: async (...body) => batchOf(await json(...body)),
+    });
   }
 
   /** Newest first. */
@@ -205,7 +224,10 @@ export class BatchApi {
       keys.refuse(key);
       refused = {
         ...refused,
-        problem: { code: 'unauthorized', message: `the service refuses every key for its ${of} (HTTP 401). Set ${keys.variable} to a key of this resource.` },
+        problem: {
+          code: 'unauthorized',
+          message: `the service refuses every key for its ${of} (HTTP 401). Set ${keys.variable} to a key of this resource.`,
+        },
       };
     }
     return refused;
@@ -222,7 +244,11 @@ export class BatchApi {
     const clean: KeyCleaner = (text) => cleanOfProxy(cleanKey(text));
     let retryAfterMs: number | null = null;
     try {
-      const { statusCode: status, headers, body } = await this.#dispatcher.request({
+      const {
+        statusCode: status,
+        headers,
+        body,
+      } = await this.#dispatcher.request({
         ...{ origin: url.origin, path: `${url.pathname}${url.search}`, method: call.method },
         headers: {
           ...(this.spec.style === 'openai' ? { authorization: `Bearer ${key}` } : { 'api-key': key }),
@@ -248,10 +274,20 @@ export class BatchApi {
       if (status >= 200 && status < 300) {
         const value = await call.read(body, clean);
         if (value !== null) return { kind: 'ok', value, retryAfterMs };
-        return no('unsure', 'not_json', `the service answers ${call.method} /${of} with something else`, retryAfterMs);
+        return no(
+          'unsure',
+          'not_json',
+          `the service answers ${call.method} /${of} with something else`,
+          retryAfterMs,
+        );
       }
       const { code, message } = readError(status, clean(await limited(body)));
-      return no(kindOf(status, call), code === '' ? `http_${status}` : code, `${message} (HTTP ${status} at /${of})`, retryAfterMs);
+      return no(
+        kindOf(status, call),
+        code === '' ? `http_${status}` : code,
+        `${message} (HTTP ${status} at /${of})`,
+        retryAfterMs,
+      );
     } catch (error) {
       const what = error instanceof TooLong ? error.message : `no whole answer from /${of}`;
       return no('unsure', 'connection_failed', what, retryAfterMs);

@@ -133,7 +133,11 @@ const versioned = (address: ServiceAddress, path: string): string => {
 };
 
 /** Where the files and batches of an endpoint are. @throws UsageError as `callUrl` does */
-export function collectionUrl(address: ServiceAddress, spec: EndpointSpec, name: 'files' | 'batches'): string {
+export function collectionUrl(
+  address: ServiceAddress,
+  spec: EndpointSpec,
+  name: 'files' | 'batches',
+): string {
   if (spec.style === 'openai') return versioned(address, name);
   const query = new URLSearchParams({ 'api-version': spec.apiVersion });
   return `${plainBase(address.baseUrl)}/${pathSegment(address.segment)}/${name}?${query}`;

@@ -115,7 +115,9 @@ export class HostedBatches {
     if (answered > 0)
       say(
         `the cancelled batches had answered ${counted(answered, 'row')}, which are billed: ` +
-          (price === null ? `${count(billed.prompt_tokens + billed.completion_tokens)} tokens` : cost(price, settings.currency)),
+          (price === null
+            ? `${count(billed.prompt_tokens + billed.completion_tokens)} tokens`
+            : cost(price, settings.currency)),
       );
     await batches.leave();
     record.discard();
@@ -125,9 +127,11 @@ export class HostedBatches {
   get list() {
     return this.record.files
       .filter(({ batch }) => batch !== null)
-      .map(({ name, batch, requests, status, created_at, ended_at }) => ({
-        ...{ id: batch ?? '', file: name, requests, status: status ?? 'created' },
-        ...{ created_at, ended_at },
+      .map(({ name, batch, requests, counts, status, created_at, ended_at }) => ({
+        ...{ id: batch ?? '', file: name, requests, answered: counts?.completed ?? null },
+        status: status ?? 'created',
+        created_at,
+        ended_at,
       }));
   }
 
@@ -218,19 +222,24 @@ export class HostedBatches {
   }
 
   /** Null when the row is in no batch, or has no answer there. */
-  answerTo({ number }: Row, { prompt, parameters: own }: Send): CalledOutcome | null {
+  answerTo(
+    { number }: Row,
+    { prompt, parameters: own }: Send,
+  ): { readonly outcome: CalledOutcome; readonly bytes: number } | null {
     const { settings } = this.parts;
     const results = this.#current === null ? null : this.#results.get(this.#current);
     const text = results?.lineOf(number) ?? null;
     const line = text === null ? null : parseResultLine(text);
-    if (line === null) return null;
+    if (text === null || line === null) return null;
     if (line.response !== null && refusesOlderLimit(line.response)) {
       this.#isNewer = true;
       return null;
     }
     const parameters = { ...this.#parameters, ...own };
     const ownFields = Object.keys(own ?? {});
-    return outcomeOfLine(line, settings.endpoint, { prompts: [prompt], parameters, ownFields }, 'batch');
+    const request = { prompts: [prompt], parameters, ownFields };
+    const outcome = outcomeOfLine(line, settings.endpoint, request, 'batch');
+    return outcome && { outcome, bytes: text.length };
   }
 
   /** Called after each commit: results of written rows are not needed any more. */
@@ -321,7 +330,9 @@ export class HostedBatches {
     // Of one that was given up in the middle nobody knows what it will be billed.
     if (file.output !== null || file.errors !== null)
       await this.record.note(file, { most: atPrice(results.billed, 'batch', this.#budget, name) });
-    say(`batch ${file.batch}: ${file.status}, ${count(results.answered)} of ${counted(file.requests, 'row')} answered`);
+    say(
+      `batch ${file.batch}: ${file.status}, ${count(results.answered)} of ${counted(file.requests, 'row')} answered`,
+    );
   }
 
   get #budget(): Budget | null {
@@ -370,7 +381,10 @@ export class HostedBatches {
     const budget = this.#budget;
     if (budget === null && settings.limits.batch.tokens === null)
       return { text, bytes: Buffer.byteLength(text), enqueued: 0, most: NO_TOKENS };
-    const most = this.#mostBilled.tokens({ endpoint: spec, parameters: this.#parameters }, { prompt, parameters: own });
+    const most = this.#mostBilled.tokens(
+      { endpoint: spec, parameters: this.#parameters },
+      { prompt, parameters: own },
+    );
     return {
       ...{ text, bytes: Buffer.byteLength(text), enqueued: most.prompt_tokens },
       most: budget === null ? NO_TOKENS : atPrice(most, 'batch', budget, spec.name),
@@ -459,7 +473,12 @@ export class HostedBatches {
       await this.record.save({ next: this.record.known.next + 1 });
       const open = await InputFile.create(this.record.pathOf(name), name);
       for (const line of lines)
-        await open.add({ text: `${line}\n`, bytes: Buffer.byteLength(line) + 1, enqueued: 0, most: NO_TOKENS });
+        await open.add({
+          text: `${line}\n`,
+          bytes: Buffer.byteLength(line) + 1,
+          enqueued: 0,
+          most: NO_TOKENS,
+        });
       await open.seal();
       const share = (tokens: number): number => Math.ceil((tokens * lines.length) / file.requests);
       const most = {

@@ -143,7 +143,8 @@ export class Journey {
       batch.inputFile === file.file || batch.metadata['promptmill'] === file.name;
     const found = isFirst ? null : await this.#find(api.batches.bind(api), isOurs);
     if (found === null && this.travel.over.aborted) return await this.#forgo();
-    const reply = found ?? (await api.create(file.file ?? '', { promptmill: file.name, run: record.known.run }));
+    const reply =
+      found ?? (await api.create(file.file ?? '', { promptmill: file.name, run: record.known.run }));
     // The uploaded file is gone.
     if (reply.kind === 'missing') return await record.note(file, { step: 'planned', file: null });
     if (reply.kind === 'busy') {
@@ -154,19 +155,24 @@ export class Journey {
     this.#failingSince = null;
     const { id, status } = reply.value;
     await record.note(file, { step: 'running', batch: id, status, created_at: new Date().toISOString() });
-    say(`batch ${id}: ${counted(file.requests, 'row')} (${count(file.first)} to ${count(file.last)})${found === null ? '' : ', found again'}`);
+    say(
+      `batch ${id}: ${counted(file.requests, 'row')} (${count(file.first)} to ${count(file.last)})${found === null ? '' : ', found again'}`,
+    );
   }
 
   /** Twice, with a pause between: a list may lag behind. Null when it is not there. */
   async #find<T>(
-    list: (after: string | null) => Promise<Reply<{ readonly entries: readonly T[]; readonly after: string | null }>>,
+    list: (
+      after: string | null,
+    ) => Promise<Reply<{ readonly entries: readonly T[]; readonly after: string | null }>>,
     isOurs: (entry: T) => boolean,
   ): Promise<Reply<T> | null> {
     for (const isLast of [false, true]) {
       let after: string | null = null;
       let waitMs = AGAIN_MS;
       for (let page = 0; page < MOST_PAGES; page++) {
-        const reply: Reply<{ readonly entries: readonly T[]; readonly after: string | null }> = await list(after);
+        const reply: Reply<{ readonly entries: readonly T[]; readonly after: string | null }> =
+          await list(after);
         if (reply.kind !== 'ok') return reply;
         const { value, retryAfterMs } = reply;
         const found = value.entries.find(isOurs);
@@ -188,21 +194,32 @@ export class Journey {
     let isCancelling = false;
     let waitMs: number | null = 0;
     for (let looks = 0; ; looks++) {
-      if (looks > 0) await this.#pause(waitMs ?? LOOKS_MS[looks - 1] ?? LATER_MS, cancelledAt === null ? over : null);
-      const cancels = over.aborted && !isCancelling;
+      if (looks > 0)
+        await this.#pause(waitMs ?? LOOKS_MS[looks - 1] ?? LATER_MS, cancelledAt === null ? over : null);
+      const cancels: boolean = over.aborted && !isCancelling;
       if (cancels && cancelledAt === null) {
         cancelledAt = steadyNow();
         looks = 0;
       }
-      const reply = cancels ? await api.cancel(id) : await api.batch(id);
+      const reply: Reply<RemoteBatch> = cancels ? await api.cancel(id) : await api.batch(id);
       waitMs = reply.retryAfterMs;
       if (cancelledAt !== null && steadyNow() - cancelledAt > this.travel.cancelMs) {
-        say(`warning: batch ${id} was not cancelled in ${duration(this.travel.cancelMs / 1000)}: what it may still answer is paid for and not used`);
-        return await record.note(file, { step: 'read', status: 'abandoned', ended_at: new Date().toISOString() });
+        say(
+          `warning: batch ${id} was not cancelled in ${duration(this.travel.cancelMs / 1000)}: what it may still answer is paid for and not used`,
+        );
+        return await record.note(file, {
+          step: 'read',
+          status: 'abandoned',
+          ended_at: new Date().toISOString(),
+        });
       }
       if (reply.kind === 'missing') {
         say(`warning: the service knows batch ${id} no more: its rows are called`);
-        return await record.note(file, { step: 'ended', status: 'missing', ended_at: new Date().toISOString() });
+        return await record.note(file, {
+          step: 'ended',
+          status: 'missing',
+          ended_at: new Date().toISOString(),
+        });
       }
       // A batch that has ended meanwhile refuses to be cancelled.
       isCancelling ||= cancels && (reply.kind === 'ok' || reply.kind === 'refused');
@@ -216,11 +233,19 @@ export class Journey {
       if (value.status === 'failed' && value.outputFile === null) return await this.#refused(value, waitMs);
       if (!ENDED.has(value.status)) {
         const { status, counts } = value;
-        if (status !== file.status || counts?.completed !== file.counts?.completed) await record.note(file, { status, counts });
+        if (status !== file.status || counts?.completed !== file.counts?.completed)
+          await record.note(file, { status, counts });
         continue;
       }
       const { status, counts, outputFile: output, errorFile: errors } = value;
-      return await record.note(file, { step: 'ended', status, counts, output, errors, ended_at: new Date().toISOString() });
+      return await record.note(file, {
+        step: 'ended',
+        status,
+        counts,
+        output,
+        errors,
+        ended_at: new Date().toISOString(),
+      });
     }
   }
 
@@ -240,7 +265,9 @@ export class Journey {
     }
     const lines = new Set(errors.flatMap(({ line }) => line ?? []));
     if (errors.every(({ line }) => line !== null) && lines.size > 0 && lines.size <= file.requests / 2) {
-      say(`batch ${id}: ${first.message} (line ${first.line}); ${counted(lines.size, 'row')} of it will be called`);
+      say(
+        `batch ${id}: ${first.message} (line ${first.line}); ${counted(lines.size, 'row')} of it will be called`,
+      );
       await withoutLines(file, lines);
       throw new Replaced();
     }
@@ -255,7 +282,10 @@ export class Journey {
   async #fetch(): Promise<void> {
     const { file } = this;
     const { api, record } = this.travel;
-    for (const [id, name] of [[file.output, outputName(file)], [file.errors, errorsName(file)]] as const) {
+    for (const [id, name] of [
+      [file.output, outputName(file)],
+      [file.errors, errorsName(file)],
+    ] as const) {
       if (id === null) continue;
       for (;;) {
         const reply = await this.#download(api, id, record.pathOf(name));
@@ -302,7 +332,11 @@ export class Journey {
     const { api, record } = this.travel;
     const uploaded = file.file ?? (file.step === 'uploading' ? await this.#uploaded() : null);
     if (uploaded !== null) await api.removeFile(uploaded);
-    await record.note(file, { step: 'cleared', file: null, most: { prompt_tokens: 0, completion_tokens: 0 } });
+    await record.note(file, {
+      step: 'cleared',
+      file: null,
+      most: { prompt_tokens: 0, completion_tokens: 0 },
+    });
     await record.remove(file.name);
   }
 
@@ -324,7 +358,11 @@ export class Journey {
       throw new StopError('batches_refused', `the service refuses batches: ${problem.message}.`, hint);
     this.#failingSince ??= steadyNow();
     if (steadyNow() - this.#failingSince > this.travel.giveUpMs)
-      throw new StopError('service_unavailable', `nothing was answered for ${duration(this.travel.giveUpMs / 1000)}: ${problem.message}.`, hint);
+      throw new StopError(
+        'service_unavailable',
+        `nothing was answered for ${duration(this.travel.giveUpMs / 1000)}: ${problem.message}.`,
+        hint,
+      );
     if (ms > 0) await this.#pause(retryAfterMs ?? ms);
   }
 

@@ -17,7 +17,16 @@ const id = z.string().nullable();
  * - `planned`: on this disk. `running`: a batch of the service. `ended`: its results can be had.
  * - `read`: they are on this disk. `cleared`: nothing of it is left at the service.
  */
-const STEPS = ['planned', 'uploading', 'uploaded', 'creating', 'running', 'ended', 'read', 'cleared'] as const;
+const STEPS = [
+  'planned',
+  'uploading',
+  'uploaded',
+  'creating',
+  'running',
+  'ended',
+  'read',
+  'cleared',
+] as const;
 
 const fileSchema = z.object({
   /** On this disk and at the service; it has the name of the run. */
@@ -81,11 +90,19 @@ export class BatchRecord {
       const found = recordSchema.safeParse(parseJson(readFileSync(path, 'utf8')));
       if (found.success) return new BatchRecord(folder, { ...found.data, run });
       const message = `${path} is no record of batches`;
-      throw new UsageError('batches_unreadable', message, 'Put it back as it was, or start over with --restart.');
+      throw new UsageError(
+        'batches_unreadable',
+        message,
+        'Put it back as it was, or start over with --restart.',
+      );
     } catch (error) {
       if (error instanceof UsageError) throw error;
       if (errorCode(error) === 'ENOENT') return null;
-      throw new UsageError('batches_unreadable', `cannot read ${path}: ${errorText(error)}`, 'Make it readable.');
+      throw new UsageError(
+        'batches_unreadable',
+        `cannot read ${path}: ${errorText(error)}`,
+        'Make it readable.',
+      );
     }
   }
 

@@ -33,10 +33,7 @@ export class BatchResults {
    * @param paths those that exist
    * @param rows the first and the last that may be in them
    */
-  static async of(
-    paths: readonly string[],
-    [first, last]: readonly [number, number],
-  ): Promise<BatchResults> {
+  static async of(paths: readonly string[], [first, last]: readonly [number, number]): Promise<BatchResults> {
     const size = last - first + 1;
     const places = {
       ...{ offsets: new Float64Array(size), lengths: new Uint32Array(size), files: new Uint8Array(size) },
