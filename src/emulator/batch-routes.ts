@@ -1,0 +1,178 @@
+import { createReadStream } from 'node:fs';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { pipeline } from 'node:stream/promises';
+import * as z from 'zod';
+import { parseJson } from '../core/json.js';
+import { isHit } from './batch-settings.js';
+import { Batches } from './batches.js';
+import { type Delivery, deliver, whole } from './delivery.js';
+import { Files, fileBody, type StoredFile } from './files.js';
+import type { Body } from './operation.js';
+import type { Service } from './options.js';
+import { invalidRequest, Refusal, resourceNotFound, type Style, serverError } from './refusal.js';
+import { checked, METADATA, readBody } from './request.js';
+import { checkKey, checkPlainKey, pathOf, queryOf, versionOf } from './routes.js';
+
+/** Files and batches, as an emulator serves them. */
+export interface BatchService {
+  /** @returns false for paths that are neither */
+  serve(request: IncomingMessage, response: ServerResponse, gone: AbortSignal): Promise<boolean>;
+  close(): Promise<void>;
+}
+
+interface Call {
+  readonly style: Style;
+  /** `POST files`, `GET batches ID`, `GET files ID content`, … */
+  readonly what: string;
+  readonly id: string;
+}
+
+export function batchService(service: Service): BatchService {
+  const files = new Files();
+  const batches = new Batches(service, files);
+  const fault = (kind: 'unavailable' | 'lost-create' | 'cut', number: number) =>
+    isHit(kind, number, { faults: service.batches.faults, seed: service.seed });
+  let calls = 0;
+
+  /** @throws Refusal */
+  async function answered(call: Call, request: IncomingMessage): Promise<Delivery | StoredFile> {
+    const { style, what, id } = call;
+    const query = queryOf(request.url);
+    const version = style === 'plain' ? null : query.get('api-version');
+    if (style === 'plain') checkPlainKey(request.headers, service);
+    else {
+      checkKey(request.headers, service);
+      versionOf(version, true);
+    }
+    calls += 1;
+    if (fault('unavailable', calls)) return whole({ status: 503, body: 'Service Unavailable' });
+    const now = service.now();
+    switch (what) {
+      case 'POST files': {
+        const pendingMs = style === 'plain' ? 0 : service.batches.seconds * PENDING_MS;
+        const body = request.iterator({ destroyOnReturn: false });
+        const file = await files.upload(request.headers['content-type'], body, now, pendingMs);
+        return sent(fileBody(file, now));
+      }
+      case 'GET files':
+        return sent(page(files.all, query, LONGEST.files, (file) => fileBody(file, now)));
+      case 'GET files ID':
+        return sent(fileBody(files.get(id), now));
+      case 'DELETE files ID':
+        await files.delete(id, batches.isInput(id));
+        return sent({ id, object: 'file', deleted: true });
+      case 'GET files ID content':
+        return files.get(id);
+      case 'POST batches': {
+        const order = checked(ORDER, parseJson(await readBody(request)), 'batches');
+        const batch = batches.create(workOf(order, style, version));
+        return fault('lost-create', batch.number)
+          ? { kind: 'reset' }
+          : sent(batches.body(batch, batch.createdAt));
+      }
+      case 'GET batches': {
+        await Promise.all(batches.all.map((batch) => batches.look(batch)));
+        return sent(page(batches.all, query, LONGEST.batches, (batch) => batches.body(batch)));
+      }
+      case 'GET batches ID':
+        return sent(await batches.look(batches.get(id)));
+      case 'POST batches ID cancel':
+        return sent(await batches.cancel(batches.get(id)));
+      default:
+        throw resourceNotFound();
+    }
+  }
+
+  /** @throws Refusal */
+  function workOf(order: z.output<typeof ORDER>, style: Style, version: string | null) {
+    const { input_file_id: inputId, endpoint, metadata = null } = order;
+    const prefix = style === 'plain' ? '/v1' : '';
+    const called = service.operations.find(({ path }) => endpoint === `${prefix}/${path}`);
+    if (!called) {
+      const known = service.operations.map(({ path }) => `'${prefix}/${path}'`).join(', ');
+      throw invalidRequest(`'${endpoint}' is not one of [${known}] - 'endpoint'`, 'endpoint');
+    }
+    const input = files.get(inputId);
+    if (input.readyAt > service.now())
+      throw invalidRequest(`The file ${inputId} is not processed yet.`, 'input_file_id');
+    return { input, endpoint, called, style, version, metadata };
+  }
+
+  return {
+    async serve(request, response, gone) {
+      const call = callOf(request, service);
+      if (call === null) return false;
+      const answer = await answered(call, request).catch((error: unknown) =>
+        whole(error instanceof Refusal ? error.reply : serverError(error)),
+      );
+      if (gone.aborted) return true;
+      if ('path' in answer) await download(answer, fault('cut', calls), response);
+      else await deliver(answer, response, gone);
+      return true;
+    },
+    close: () => files.close(),
+  };
+}
+
+/** Milliseconds that an uploaded file is pending, for each second that a batch takes. */
+const PENDING_MS = 100;
+
+const ORDER = z.strictObject({
+  input_file_id: z.string(),
+  endpoint: z.string(),
+  completion_window: z.literal('24h'),
+  metadata: METADATA,
+});
+
+const sent = (body: Body): Delivery => whole({ status: 200, body });
+
+function callOf({ method, url }: IncomingMessage, { segment }: Service): Call | null {
+  const [, first = '', kind = '', id = '', action, ...more] = pathOf(url).split('/');
+  const isKnown = (first === 'v1' || first === segment) && (kind === 'files' || kind === 'batches');
+  if (!isKnown || more.length > 0) return null;
+  const what = [method, kind, id === '' ? [] : 'ID', action ?? []].flat().join(' ');
+  return { style: first === 'v1' ? 'plain' : 'service', what, id };
+}
+
+/** Most entries of a page. */
+const LONGEST = { files: 10_000, batches: 100 };
+const USUAL_PAGE = 20;
+
+/** @throws Refusal */
+function page<T extends { readonly id: string }>(
+  all: readonly T[],
+  query: URLSearchParams,
+  most: number,
+  body: (one: T) => Body,
+): Body {
+  const limit = Number(query.get('limit') ?? USUAL_PAGE);
+  if (!Number.isInteger(limit) || limit < 1 || limit > most)
+    throw invalidRequest(`'${query.get('limit')}' is not valid - 'limit'`, 'limit');
+  const after = query.get('after');
+  const before = after === null ? -1 : all.findIndex(({ id }) => id === after);
+  if (after !== null && before < 0) throw invalidRequest(`'${after}' is not valid - 'after'`, 'after');
+  const listed = all.slice(before + 1, before + 1 + limit);
+  return {
+    object: 'list',
+    data: listed.map(body),
+    first_id: listed.at(0)?.id ?? null,
+    last_id: listed.at(-1)?.id ?? null,
+    has_more: before + 1 + limit < all.length,
+  };
+}
+
+/** @param isCut whether it ends after half of its bytes */
+async function download(
+  { path, bytes }: StoredFile,
+  isCut: boolean,
+  response: ServerResponse,
+): Promise<void> {
+  response.writeHead(200, { 'content-type': 'application/octet-stream', 'content-length': bytes });
+  const half = createReadStream(path, isCut ? { end: Math.floor(bytes / 2) } : {});
+  try {
+    await pipeline(half, response, { end: !isCut });
+  } catch {
+    // The caller has hung up.
+  }
+  if (isCut) response.socket?.destroySoon();
+}

@@ -1,0 +1,52 @@
+import { randomFrom } from '../core/random.js';
+
+/** What hosted batches take, and what goes wrong with them. */
+export interface BatchSettings {
+  /** From the creation of a batch to its end. @default 5 */
+  readonly seconds: number;
+  /** Most requests of an input file; `null` for what the API takes: 50,000, or 100,000 in the service's own. @default null */
+  readonly requests: number | null;
+  /** Most bytes of an input file. @default 200,000,000 */
+  readonly bytes: number;
+  /** Most prompt tokens of a model in all batches that have not ended; `null` for no limit. @default null */
+  readonly enqueuedTokens: number | null;
+  /** @default none */
+  readonly faults: BatchFaults;
+}
+
+export const BATCH_DEFAULTS: BatchSettings = {
+  seconds: 5,
+  requests: null,
+  bytes: 200_000_000,
+  enqueuedTokens: null,
+  faults: {},
+};
+
+/** Kind → what its share, 0 to 1, is a share of, and what happens to it. */
+export const BATCH_FAULTS = {
+  expire: 'every batch expires, with this share of its requests answered',
+  hang: 'batches that never get beyond half of their requests, until they are cancelled',
+  'validate-slow': 'batches that are validated for ten times as long as they would take',
+  'token-limit': 'batches that fail, with token_limit_exceeded',
+  'lost-create': 'creations that are done, and whose answer is lost: the connection is reset',
+  holes: 'requests without a line, or with one of status 0, which the counts call completed',
+  fail: 'requests whose line is a 5xx',
+  odd: 'batches in other spellings, with texts or null for numbers and metadata, and an empty error file',
+  'no-file': 'batches whose output file is gone',
+  cut: 'downloads that end half-way',
+  unavailable: 'calls of files and batches that get 503 before anything is done',
+} as const;
+
+export type BatchFault = keyof typeof BATCH_FAULTS;
+
+/** Kind → share, 0 to 1. */
+export type BatchFaults = { readonly [kind in BatchFault]?: number };
+
+export const isBatchFault = (kind: string): kind is BatchFault => Object.hasOwn(BATCH_FAULTS, kind);
+
+/** Whether a fault hits something; the same seed hits the same. @param what the batch, the call, the request */
+export const isHit = (
+  kind: BatchFault,
+  what: string | number,
+  { faults, seed }: { readonly faults: BatchFaults; readonly seed: number },
+): boolean => randomFrom(seed, `${kind} ${what}`)() < (faults[kind] ?? 0);
