@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { parseJson } from '../core/json.js';
 import { randomFrom } from '../core/random.js';
 import { loadTokenizer } from '../prompt/tokens.js';
-import type { BatchService } from './batch-routes.js';
+import type { BatchService } from './batches/routes.js';
 import { envelopeOf, responseBody, streamBodies } from './body.js';
 import { complete } from './completion.js';
 import { deliver, latencyOf, wait, whole } from './delivery.js';

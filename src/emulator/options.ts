@@ -1,5 +1,5 @@
 import type { AnswerSpec } from '../core/answer-spec.js';
-import { BATCH_DEFAULTS, type BatchSettings } from './batch-settings.js';
+import { BATCH_DEFAULTS, type BatchSettings, hitsOf } from './batches/settings.js';
 import { chat } from './chat.js';
 import { completions } from './completions.js';
 import type { Latency } from './delivery.js';
@@ -83,6 +83,7 @@ const QUOTA: QuotaSettings = {
 export function serviceOf(options: EmulatorOptions, told: AnswerSpec) {
   const { keys = TEST_KEYS, seed = 1, flexCapacity = 1, flexRefusal = 429 } = options;
   const clock = options.clock ?? (() => performance.now());
+  const batches = { ...BATCH_DEFAULTS, ...options.batches };
   const startedAt = Date.now() - clock();
   let quota = { ...QUOTA, ...options.quota };
   const quotas = new Map<string, Quota>();
@@ -111,7 +112,8 @@ export function serviceOf(options: EmulatorOptions, told: AnswerSpec) {
     clock,
     /** The same clock, in milliseconds since 1970. */
     now: () => startedAt + clock(),
-    batches: { ...BATCH_DEFAULTS, ...options.batches },
+    batches,
+    batchFault: hitsOf(batches, seed),
     faults: new FaultPlan(options.faults ?? [], options.script ?? [], seed),
     /** Which calls of the flex tier find no capacity. Another seed: other faults do not go with it. */
     shortage: new FaultPlan(

@@ -7,6 +7,7 @@ import type { EmulatedOperation } from './operation.js';
 import type { Service } from './options.js';
 import {
   apiVersionNotSupported,
+  type CalledModel,
   deploymentNotFound,
   keyRefused,
   operationNotSupported,
@@ -14,7 +15,6 @@ import {
   plainModelMissing,
   plainModelNotFound,
   plainOperationNotSupported,
-  type CalledModel,
   resourceNotFound,
   tokenRefused,
 } from './refusal.js';

@@ -1,6 +1,6 @@
 import { createServer } from 'node:http';
 import type { AnswerSpec } from '../core/answer-spec.js';
-import { batchService } from './batch-routes.js';
+import { batchService } from './batches/routes.js';
 import { serve } from './exchange.js';
 import { type EmulatorOptions, serviceOf, TEST_KEYS } from './options.js';
 import type { QuotaSettings } from './quota.js';

@@ -1,6 +1,6 @@
 import OpenAI, { AzureOpenAI, toFile } from 'openai';
 import { afterEach, describe, expect, it } from 'vitest';
-import type { BatchSettings } from '../../src/emulator/batch-settings.js';
+import type { BatchSettings } from '../../src/emulator/batches/settings.js';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
 import { SENTIMENT } from './call.js';
 
@@ -35,7 +35,10 @@ afterEach(async () => {
 async function started(batches: Partial<BatchSettings> = {}) {
   let now = 0;
   emulator = await startEmulator({ batches: { seconds: 100, ...batches }, clock: () => now });
-  return { emulator, pass: (seconds: number) => void (now += seconds * 1000) };
+  const pass = (seconds: number) => {
+    now += seconds * 1000;
+  };
+  return { emulator, pass };
 }
 
 describe.each(CLIENTS)('batches of %s', (_, clientOf, prefix) => {

@@ -1,4 +1,4 @@
-import { randomFrom } from '../core/random.js';
+import { randomFrom } from '../../core/random.js';
 
 /** What hosted batches take, and what goes wrong with them. */
 export interface BatchSettings {
@@ -44,9 +44,11 @@ export type BatchFaults = { readonly [kind in BatchFault]?: number };
 
 export const isBatchFault = (kind: string): kind is BatchFault => Object.hasOwn(BATCH_FAULTS, kind);
 
-/** Whether a fault hits something; the same seed hits the same. @param what the batch, the call, the request */
-export const isHit = (
-  kind: BatchFault,
-  what: string | number,
-  { faults, seed }: { readonly faults: BatchFaults; readonly seed: number },
-): boolean => randomFrom(seed, `${kind} ${what}`)() < (faults[kind] ?? 0);
+/** Whether a fault hits a batch, a call or a request; `what` names it. */
+export type Hits = (kind: BatchFault, what: string | number) => boolean;
+
+/** The same seed hits the same. */
+export const hitsOf =
+  ({ faults }: BatchSettings, seed: number): Hits =>
+  (kind, what) =>
+    randomFrom(seed, `${kind} ${what}`)() < (faults[kind] ?? 0);

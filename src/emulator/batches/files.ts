@@ -2,9 +2,9 @@ import { randomUUID } from 'node:crypto';
 import { type FileHandle, mkdtemp, open, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Body } from '../operation.js';
+import { idNotFound, invalidRequest } from '../refusal.js';
 import { readForm } from './form.js';
-import type { Body } from './operation.js';
-import { idNotFound, invalidRequest } from './refusal.js';
 
 /** A file that was uploaded, or that a batch wrote. */
 export interface StoredFile {
@@ -35,6 +35,7 @@ const LONGEST_VALUE = 1024;
 /** Files in a temporary folder, which {@link close} removes. */
 export class Files {
   readonly #stored = new Map<string, StoredFile>();
+  readonly #drafts = new Set<Draft>();
   #folder: Promise<string> | null = null;
 
   /** Newest first. */
@@ -53,46 +54,24 @@ export class Files {
     this.#folder ??= mkdtemp(join(tmpdir(), 'promptmill-emulator-'));
     const id = `file-${randomUUID().replaceAll('-', '')}`;
     const path = join(await this.#folder, id);
-    return { id, path, handle: await open(path, 'wx') };
+    const draft = { id, path, handle: await open(path, 'wx') };
+    this.#drafts.add(draft);
+    return draft;
   }
 
   /** The draft becomes a file. */
-  async keep(
-    { id, path, handle }: Draft,
-    about: Pick<StoredFile, 'filename' | 'purpose' | 'createdAt' | 'readyAt'>,
-  ): Promise<StoredFile> {
+  async keep(draft: Draft, about: Omit<StoredFile, 'bytes' | 'id' | 'path'>): Promise<StoredFile> {
+    const { id, path, handle } = draft;
     const { size } = await handle.stat();
-    await handle.close();
+    await this.#close(draft);
     const file = { id, path, bytes: size, ...about };
     this.#stored.set(id, file);
     return file;
   }
 
-  async drop({ path, handle }: Draft): Promise<void> {
-    await handle.close();
-    await rm(path, { force: true });
-  }
-
-  /** @param pendingMs milliseconds until it can be used. @throws Refusal */
-  async upload(
-    contentType: string | undefined,
-    body: AsyncIterable<Buffer>,
-    now: number,
-    pendingMs: number,
-  ): Promise<StoredFile> {
-    const draft = await this.draft();
-    try {
-      const filename = await writeForm(contentType, body, draft.handle);
-      return await this.keep(draft, {
-        filename,
-        purpose: 'batch',
-        createdAt: now,
-        readyAt: now + pendingMs,
-      });
-    } catch (error) {
-      await this.drop(draft);
-      throw error;
-    }
+  async drop(draft: Draft): Promise<void> {
+    await this.#close(draft);
+    await rm(draft.path, { force: true });
   }
 
   /** @param isInUse whether its bytes are still needed. @throws Refusal */
@@ -102,8 +81,32 @@ export class Files {
     if (!isInUse) await rm(path, { force: true });
   }
 
+  /** Whoever still writes a file fails. */
   async close(): Promise<void> {
+    await Promise.all([...this.#drafts].map((draft) => this.#close(draft)));
     if (this.#folder) await rm(await this.#folder, { recursive: true, force: true, maxRetries: 3 });
+  }
+
+  async #close(draft: Draft): Promise<void> {
+    this.#drafts.delete(draft);
+    await draft.handle.close();
+  }
+}
+
+/** Takes an upload. @param about besides its name. @throws Refusal */
+export async function upload(
+  files: Files,
+  contentType: string | undefined,
+  body: AsyncIterable<Buffer>,
+  about: Pick<StoredFile, 'createdAt' | 'readyAt'>,
+): Promise<StoredFile> {
+  const draft = await files.draft();
+  try {
+    const filename = await writeForm(contentType, body, draft.handle);
+    return await files.keep(draft, { filename, purpose: 'batch', ...about });
+  } catch (error) {
+    await files.drop(draft);
+    throw error;
   }
 }
 

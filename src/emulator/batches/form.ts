@@ -1,4 +1,4 @@
-import { invalidRequest } from './refusal.js';
+import { invalidRequest } from '../refusal.js';
 
 /** A field of a form begins; its bytes follow. */
 export interface Field {

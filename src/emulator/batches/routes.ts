@@ -2,16 +2,15 @@ import { createReadStream } from 'node:fs';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { pipeline } from 'node:stream/promises';
 import * as z from 'zod';
-import { parseJson } from '../core/json.js';
-import { isHit } from './batch-settings.js';
-import { Batches } from './batches.js';
-import { type Delivery, deliver, whole } from './delivery.js';
-import { Files, fileBody, type StoredFile } from './files.js';
-import type { Body } from './operation.js';
-import type { Service } from './options.js';
-import { invalidRequest, Refusal, resourceNotFound, type Style, serverError } from './refusal.js';
-import { checked, METADATA, readBody } from './request.js';
-import { checkKey, checkPlainKey, pathOf, queryOf, versionOf } from './routes.js';
+import { parseJson } from '../../core/json.js';
+import { type Delivery, deliver, whole } from '../delivery.js';
+import type { Body } from '../operation.js';
+import type { Service } from '../options.js';
+import { invalidRequest, Refusal, resourceNotFound, type Style, serverError } from '../refusal.js';
+import { checked, METADATA, readBody } from '../request.js';
+import { checkKey, checkPlainKey, pathOf, queryOf, versionOf } from '../routes.js';
+import { Batches, type Order } from './batches.js';
+import { Files, fileBody, type StoredFile, upload } from './files.js';
 
 /** Files and batches, as an emulator serves them. */
 export interface BatchService {
@@ -27,15 +26,20 @@ interface Call {
   readonly id: string;
 }
 
+interface Download {
+  readonly file: StoredFile;
+  /** Whether it ends after half of its bytes. */
+  readonly isCut: boolean;
+}
+
 export function batchService(service: Service): BatchService {
   const files = new Files();
   const batches = new Batches(service, files);
-  const fault = (kind: 'unavailable' | 'lost-create' | 'cut', number: number) =>
-    isHit(kind, number, { faults: service.batches.faults, seed: service.seed });
+  const { batchFault } = service;
   let calls = 0;
 
   /** @throws Refusal */
-  async function answered(call: Call, request: IncomingMessage): Promise<Delivery | StoredFile> {
+  async function answered(call: Call, request: IncomingMessage): Promise<Delivery | Download> {
     const { style, what, id } = call;
     const query = queryOf(request.url);
     const version = style === 'plain' ? null : query.get('api-version');
@@ -44,14 +48,15 @@ export function batchService(service: Service): BatchService {
       checkKey(request.headers, service);
       versionOf(version, true);
     }
-    calls += 1;
-    if (fault('unavailable', calls)) return whole({ status: 503, body: 'Service Unavailable' });
+    const number = ++calls;
+    if (batchFault('unavailable', number)) return whole({ status: 503, body: 'Service Unavailable' });
     const now = service.now();
     switch (what) {
       case 'POST files': {
         const pendingMs = style === 'plain' ? 0 : service.batches.seconds * PENDING_MS;
         const body = request.iterator({ destroyOnReturn: false });
-        const file = await files.upload(request.headers['content-type'], body, now, pendingMs);
+        const times = { createdAt: now, readyAt: now + pendingMs };
+        const file = await upload(files, request.headers['content-type'], body, times);
         return sent(fileBody(file, now));
       }
       case 'GET files':
@@ -59,14 +64,13 @@ export function batchService(service: Service): BatchService {
       case 'GET files ID':
         return sent(fileBody(files.get(id), now));
       case 'DELETE files ID':
-        await files.delete(id, batches.isInput(id));
+        await files.delete(id, batches.isInputOfRunning(id));
         return sent({ id, object: 'file', deleted: true });
       case 'GET files ID content':
-        return files.get(id);
+        return { file: files.get(id), isCut: batchFault('cut', number) };
       case 'POST batches': {
-        const order = checked(ORDER, parseJson(await readBody(request)), 'batches');
-        const batch = batches.create(workOf(order, style, version));
-        return fault('lost-create', batch.number)
+        const batch = batches.create(orderOf(parseJson(await readBody(request)), style, version));
+        return batchFault('lost-create', batch.number)
           ? { kind: 'reset' }
           : sent(batches.body(batch, batch.createdAt));
       }
@@ -84,8 +88,8 @@ export function batchService(service: Service): BatchService {
   }
 
   /** @throws Refusal */
-  function workOf(order: z.output<typeof ORDER>, style: Style, version: string | null) {
-    const { input_file_id: inputId, endpoint, metadata = null } = order;
+  function orderOf(body: unknown, style: Style, version: string | null): Order {
+    const { input_file_id: inputId, endpoint, metadata = null } = checked(ORDER, body, 'batches');
     const prefix = style === 'plain' ? '/v1' : '';
     const called = service.operations.find(({ path }) => endpoint === `${prefix}/${path}`);
     if (!called) {
@@ -106,7 +110,7 @@ export function batchService(service: Service): BatchService {
         whole(error instanceof Refusal ? error.reply : serverError(error)),
       );
       if (gone.aborted) return true;
-      if ('path' in answer) await download(answer, fault('cut', calls), response);
+      if ('file' in answer) await download(answer, response);
       else await deliver(answer, response, gone);
       return true;
     },
@@ -161,16 +165,12 @@ function page<T extends { readonly id: string }>(
   };
 }
 
-/** @param isCut whether it ends after half of its bytes */
-async function download(
-  { path, bytes }: StoredFile,
-  isCut: boolean,
-  response: ServerResponse,
-): Promise<void> {
+async function download({ file, isCut }: Download, response: ServerResponse): Promise<void> {
+  const { path, bytes } = file;
   response.writeHead(200, { 'content-type': 'application/octet-stream', 'content-length': bytes });
-  const half = createReadStream(path, isCut ? { end: Math.floor(bytes / 2) } : {});
   try {
-    await pipeline(half, response, { end: !isCut });
+    const sent = createReadStream(path, isCut ? { end: Math.floor(bytes / 2) } : {});
+    await pipeline(sent, response, { end: !isCut });
   } catch {
     // The caller has hung up.
   }
