@@ -37,6 +37,10 @@ export function batchService(service: Service): BatchService {
   const batches = new Batches(service, files);
   const { batchFault } = service;
   let calls = 0;
+  /** Batches that take seconds are worth another look before the usual ones. */
+  const soon = () => ({
+    'retry-after-ms': String(Math.ceil(Math.min(60_000, service.batches.seconds * LOOK_MS))),
+  });
 
   /** @throws Refusal */
   async function answered(call: Call, request: IncomingMessage): Promise<Delivery | Download> {
@@ -60,9 +64,12 @@ export function batchService(service: Service): BatchService {
         return sent(fileBody(file, now));
       }
       case 'GET files':
-        return sent(page(files.all, query, LONGEST.files, (file) => fileBody(file, now)));
+        return sent(
+          page(files.all, query, LONGEST.files, (file) => fileBody(file, now)),
+          soon(),
+        );
       case 'GET files ID':
-        return sent(fileBody(files.get(id), now));
+        return sent(fileBody(files.get(id), now), soon());
       case 'DELETE files ID':
         await files.delete(id, batches.isInputOfRunning(id));
         return sent({ id, object: 'file', deleted: true });
@@ -72,16 +79,19 @@ export function batchService(service: Service): BatchService {
         const batch = batches.create(orderOf(parseJson(await readBody(request)), style, version));
         return batchFault('lost-create', batch.number)
           ? { kind: 'reset' }
-          : sent(batches.body(batch, batch.createdAt));
+          : sent(batches.body(batch, batch.createdAt), soon());
       }
       case 'GET batches': {
         await Promise.all(batches.all.map((batch) => batches.look(batch)));
-        return sent(page(batches.all, query, LONGEST.batches, (batch) => batches.body(batch)));
+        return sent(
+          page(batches.all, query, LONGEST.batches, (batch) => batches.body(batch)),
+          soon(),
+        );
       }
       case 'GET batches ID':
-        return sent(await batches.look(batches.get(id)));
+        return sent(await batches.look(batches.get(id)), soon());
       case 'POST batches ID cancel':
-        return sent(await batches.cancel(batches.get(id)));
+        return sent(await batches.cancel(batches.get(id)), soon());
       default:
         throw resourceNotFound();
     }
@@ -121,6 +131,9 @@ export function batchService(service: Service): BatchService {
 /** Milliseconds that an uploaded file is pending, for each second that a batch takes. */
 const PENDING_MS = 100;
 
+/** Milliseconds to the next look, for each second that a batch takes. */
+const LOOK_MS = 250;
+
 const ORDER = z.strictObject({
   input_file_id: z.string(),
   endpoint: z.string(),
@@ -128,7 +141,8 @@ const ORDER = z.strictObject({
   metadata: METADATA,
 });
 
-const sent = (body: Body): Delivery => whole({ status: 200, body });
+const sent = (body: Body, headers: Readonly<Record<string, string>> = {}): Delivery =>
+  whole({ status: 200, body, headers });
 
 function callOf({ method, url }: IncomingMessage, { segment }: Service): Call | null {
   const [, first = '', kind = '', id = '', action, ...more] = pathOf(url).split('/');

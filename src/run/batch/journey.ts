@@ -8,7 +8,8 @@ import type { BatchApi, No, RemoteBatch, Reply } from '../../service/batch-api.j
 import type { BatchFile, BatchRecord } from './record.js';
 
 /** Milliseconds before the first looks at a batch; then a look a minute. */
-const LOOKS_MS = [10_000, 20_000, 40_000];
+const FIRST_LOOK_MS = 10_000;
+const LOOKS_MS = [20_000, 40_000];
 const LATER_MS = 60_000;
 /** Milliseconds between two tries of what failed, and between two looks for what may be there. */
 const AGAIN_MS = 10_000;
@@ -51,6 +52,8 @@ export class Replaced extends Error {}
 /** An input file from this disk to the service, and its results back. Ends when they are on this disk. */
 export class Journey {
   #failingSince: number | null = null;
+  /** Until the first look, in ms: at once for a batch that an earlier execution has created. */
+  #firstLookMs = 0;
 
   constructor(
     private readonly file: BatchFile,
@@ -153,6 +156,7 @@ export class Journey {
     }
     if (reply.kind !== 'ok') return await this.#failed(reply);
     this.#failingSince = null;
+    this.#firstLookMs = found === null ? (reply.retryAfterMs ?? FIRST_LOOK_MS) : 0;
     const { id, status } = reply.value;
     await record.note(file, { step: 'running', batch: id, status, created_at: new Date().toISOString() });
     say(
@@ -188,14 +192,15 @@ export class Journey {
 
   async #watch(): Promise<void> {
     const { file } = this;
-    const { api, record, over, say } = this.travel;
+    const { api, record, over, say, cancelMs } = this.travel;
     const id = file.batch ?? '';
     let cancelledAt: number | null = null;
     let isCancelling = false;
-    let waitMs: number | null = 0;
+    let waitMs: number | null = this.#firstLookMs;
     for (let looks = 0; ; looks++) {
-      if (looks > 0)
-        await this.#pause(waitMs ?? LOOKS_MS[looks - 1] ?? LATER_MS, cancelledAt === null ? over : null);
+      const nextMs = waitMs ?? LOOKS_MS[looks - 1] ?? LATER_MS;
+      if (cancelledAt === null) await this.#pause(nextMs, over);
+      else await this.#pause(Math.max(0, Math.min(nextMs, cancelledAt + cancelMs - steadyNow())));
       const cancels: boolean = over.aborted && !isCancelling;
       if (cancels && cancelledAt === null) {
         cancelledAt = steadyNow();
@@ -203,9 +208,9 @@ export class Journey {
       }
       const reply: Reply<RemoteBatch> = cancels ? await api.cancel(id) : await api.batch(id);
       waitMs = reply.retryAfterMs;
-      if (cancelledAt !== null && steadyNow() - cancelledAt > this.travel.cancelMs) {
+      if (cancelledAt !== null && steadyNow() - cancelledAt >= cancelMs) {
         say(
-          `warning: batch ${id} was not cancelled in ${duration(this.travel.cancelMs / 1000)}: what it may still answer is paid for and not used`,
+          `warning: batch ${id} was not cancelled in ${duration(cancelMs / 1000)}: what it may still answer is paid for and not used`,
         );
         return await record.note(file, {
           step: 'read',
