@@ -61,7 +61,7 @@ export function batchService(service: Service): BatchService {
         const body = request.iterator({ destroyOnReturn: false });
         const times = { createdAt: now, readyAt: now + pendingMs };
         const file = await upload(files, request.headers['content-type'], body, times);
-        return sent(fileBody(file, now));
+        return sent(fileBody(file, now), soon());
       }
       case 'GET files':
         return sent(

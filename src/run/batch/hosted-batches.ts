@@ -455,7 +455,8 @@ export class HostedBatches {
 
   async #without(file: BatchFile, left: ReadonlySet<number>): Promise<void> {
     const lines = await this.#linesOf(file);
-    await this.#replace(file, [[lines.filter((_, i) => !left.has(i + 1)), [file.first, file.last]]]);
+    const kept = lines.filter((_, i) => !left.has(i + 1));
+    await this.#replace(file, [[kept, [file.first, file.last]]], true);
   }
 
   async #linesOf({ name }: BatchFile): Promise<readonly string[]> {
@@ -466,6 +467,7 @@ export class HostedBatches {
   async #replace(
     file: BatchFile,
     parts: readonly (readonly [lines: readonly string[], rows: readonly [number, number]])[],
+    reduced = file.reduced,
   ): Promise<void> {
     const made: BatchFile[] = [];
     for (const [lines, rows] of parts) {
@@ -485,7 +487,7 @@ export class HostedBatches {
         prompt_tokens: share(file.most.prompt_tokens),
         completion_tokens: share(file.most.completion_tokens),
       };
-      made.push({ ...planned(open, rows), most });
+      made.push({ ...planned(open, rows), most, reduced });
     }
     await this.record.save({ files: this.record.files.flatMap((each) => (each === file ? made : [each])) });
     await this.record.remove(file.name);
@@ -512,7 +514,7 @@ const planned = (
   { name, requests, bytes, most }: InputFile,
   [first, last]: readonly [number, number],
 ): BatchFile => ({
-  ...{ name, first, last, requests, bytes, most, step: 'planned' },
+  ...{ name, first, last, requests, bytes, most, reduced: false, step: 'planned' },
   ...{ file: null, batch: null, output: null, errors: null },
   ...{ status: null, counts: null, created_at: null, ended_at: null },
 });

@@ -11,7 +11,8 @@ import type { BatchFile, BatchRecord } from './record.js';
 const FIRST_LOOK_MS = 10_000;
 const LOOKS_MS = [20_000, 40_000];
 const LATER_MS = 60_000;
-/** Milliseconds between two tries of what failed, and between two looks for what may be there. */
+/** Milliseconds before what failed is tried again, and before a second look for what may be there. */
+const SOON_MS = 1_000;
 const AGAIN_MS = 10_000;
 /** Milliseconds in which the service cancels a batch, by its specification. */
 export const CANCEL_MS = 10 * 60_000;
@@ -230,7 +231,7 @@ export class Journey {
       isCancelling ||= cancels && (reply.kind === 'ok' || reply.kind === 'refused');
       if (reply.kind === 'refused' && cancels) continue;
       if (reply.kind !== 'ok') {
-        await this.#failed(reply, 0);
+        await this.#failed(reply, false);
         continue;
       }
       this.#failingSince = null;
@@ -269,7 +270,8 @@ export class Journey {
       return await this.#forgo();
     }
     const lines = new Set(errors.flatMap(({ line }) => line ?? []));
-    if (errors.every(({ line }) => line !== null) && lines.size > 0 && lines.size <= file.requests / 2) {
+    const isOfLines = errors.every(({ code, line }) => line !== null && !OF_ALL.test(code));
+    if (isOfLines && lines.size > 0 && lines.size <= file.requests / 2 && !file.reduced) {
       say(
         `batch ${id}: ${first.message} (line ${first.line}); ${counted(lines.size, 'row')} of it will be called`,
       );
@@ -355,12 +357,13 @@ export class Journey {
    * Waits until it may be tried again.
    * @throws StopError when it will not pass, or when nothing has passed for long
    */
-  async #failed({ kind, problem, retryAfterMs }: No, ms = AGAIN_MS): Promise<void> {
+  async #failed({ kind, problem, retryAfterMs }: No, pauses = true): Promise<void> {
     if (this.travel.left.aborted) throw new Left();
     const hint =
       'Mend that, and the same command goes on; or write service: { tier: { batch: 0s } }, and it calls the rows one by one.';
     if (kind === 'stop' || kind === 'refused' || kind === 'missing')
       throw new StopError('batches_refused', `the service refuses batches: ${problem.message}.`, hint);
+    const ms = this.#failingSince === null ? SOON_MS : AGAIN_MS;
     this.#failingSince ??= steadyNow();
     if (steadyNow() - this.#failingSince > this.travel.giveUpMs)
       throw new StopError(
@@ -368,7 +371,7 @@ export class Journey {
         `nothing was answered for ${duration(this.travel.giveUpMs / 1000)}: ${problem.message}.`,
         hint,
       );
-    if (ms > 0) await this.#pause(retryAfterMs ?? ms);
+    if (pauses) await this.#pause(retryAfterMs ?? ms);
   }
 
   /** @param unless ends it early */
@@ -381,6 +384,9 @@ export class Journey {
 }
 
 const PIECE = 1024 * 1024;
+
+/** Codes of what is the same in every line. */
+const OF_ALL = /model|url|endpoint|method|deployment/;
 
 const ENDED: ReadonlySet<string> = new Set(['completed', 'failed', 'expired', 'cancelled']);
 

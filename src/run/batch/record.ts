@@ -36,6 +36,8 @@ const fileSchema = z.object({
   last: amount,
   requests: amount,
   bytes: amount,
+  /** Some of its lines were left out, which the service had not taken. */
+  reduced: z.boolean(),
   /** Most that it can be billed, as the budget counts; then what it was billed. */
   most: tokens,
   step: z.enum(STEPS),
