@@ -23,7 +23,7 @@ import { FlexTime } from './flex-time.js';
 import type { Input } from './input.js';
 import { reachedLimit } from './limits.js';
 import type { Plan } from './plan.js';
-import { Producer } from './producer.js';
+import { type AnswersElsewhere, Producer } from './producer.js';
 import { Requeuer } from './requeuer.js';
 import type { RunContext } from './run-context.js';
 import { SpeedGauge } from './speed.js';
@@ -44,6 +44,7 @@ const LEAVE_MS = 30_000;
 export interface EngineParts extends Execution {
   readonly input: Input;
   readonly plan: Plan;
+  readonly elsewhere: AnswersElsewhere | null;
 }
 
 /**
@@ -113,7 +114,8 @@ class Engine {
     committer.goAhead(this.#canary.last);
     const since = manifest.flex_since ?? null;
     this.#flex = new FlexTime(settings.flex, settings.limits.deadlineMs, since, steadyNow());
-    const tier = settings.flex && (this.#flex.isOver ? 'online' : 'flex');
+    const online = settings.hasTiers ? 'online' : null;
+    const tier = this.#flex.isOver ? online : 'flex';
     this.#producer = new Producer(settings, parts, this.#window, this.#canary, tier);
     const watched = {
       worker: this.#local?.worker ?? null,

@@ -101,7 +101,7 @@ async function callRows(
     for (const warning of warnings) context.say(`warning: ${warning}`);
   };
   const execution = await beginExecution(target, input, plan.header, settings, context, tell);
-  const parts = { ...execution, input, plan, replacing };
+  const parts = { ...execution, input, plan, replacing, elsewhere: input.done };
   return await execute(parts, settings, context).finally(execution.close);
 }
 
@@ -248,7 +248,7 @@ function endOf(halted: HaltReason | null): 'finished' | 'stopped' | 'interrupted
 function announce(
   settings: Settings,
   { say, endpoints }: RunContext,
-  { total, sample, survey }: Input,
+  { total, sample, survey, done }: Input,
   { target, manifest, store }: RunStart,
 ): void {
   const { input, emulated, limits, work } = settings;
@@ -259,6 +259,7 @@ function announce(
   );
   if (sample !== null) say(sampleText(sample, total, survey.rows));
   if (survey.note !== undefined) say(`${from}: ${survey.note}`);
+  for (const text of done?.texts ?? []) say(text);
   if (total === 0) say(`${from} has no record: there is nothing to call`);
   if (target?.warning) say(`warning: ${target.warning}`);
   const where = ({ baseUrl = '' }: ServiceAddress): string =>
@@ -310,7 +311,7 @@ function summaryParts(
     ...(settings.endpoints.length > 1 && {
       byEndpoint: endpointFigures(settings, manifest.calls),
     }),
-    hasTiers: settings.flex !== null,
+    hasTiers: settings.hasTiers,
     hasGold: settings.gold !== null,
     reuses: settings.reuse.dedupe || settings.reuse.onlyNew || manifest.tally.reused !== undefined,
     sample: input.sample,

@@ -1,5 +1,6 @@
 import type { Settings } from '../config/settings.js';
 import type { Row } from '../core/model.js';
+import type { KnownAnswer, SentRequest } from '../batch/done-files.js';
 import { promptText } from '../prompt/prompt-text.js';
 import { type RequestPlan, type RowRequest, rowRequest } from '../prompt/row-request.js';
 import type { Chunk, ChunkRow, OnInvalid } from '../queue/chunk.js';
@@ -17,9 +18,16 @@ export const CHUNK_BYTES = 1024 * 1024;
 /** Chunks per write to the queue. */
 const BATCH = 16;
 
+/** Answers that come from elsewhere than calls of this run. */
+export interface AnswersElsewhere {
+  /** Null for a row that is called. */
+  answerTo(row: Row, request: SentRequest): KnownAnswer | null;
+}
+
 interface ProducerParts extends Pick<Execution, 'queue' | 'committer' | 'reuse' | 'before' | 'deaths'> {
   readonly input: Input;
   readonly plan: Pick<Plan, 'requests'>;
+  readonly elsewhere: AnswersElsewhere | null;
 }
 
 export class Producer {
@@ -58,7 +66,7 @@ export class Producer {
    */
   async run(signal: AbortSignal, onGrown: (to: number) => void): Promise<void> {
     const { window, canary } = this;
-    const { input, plan, queue, committer, reuse, deaths } = this.parts;
+    const { input, plan, queue, committer, reuse, deaths, elsewhere } = this.parts;
     const { rows: committed, chunk_size: chunkSize } = committer.manifest;
     let first = committed + 1;
     let rows: WindowRow[] = [];
@@ -87,8 +95,10 @@ export class Producer {
       const request = rowRequest(row, plan.requests);
       if (request.kind === 'send') {
         const looked = reuse?.match(row, request.prompt, request.parameters) ?? null;
-        if (!looked?.source) requests.push(toSend(row, request));
-        rows.push({ row, settled: null, looked });
+        const known = looked?.source ? null : (elsewhere?.answerTo(row, request) ?? null);
+        if (!looked?.source && known === null) requests.push(toSend(row, request));
+        rows.push({ row, settled: known?.outcome ?? null, looked });
+        held += known?.bytes ?? 0;
         // Counted even if not sent: a resume that knows fewer rows must end its chunks at the same rows.
         const { length } = promptText(request.prompt);
         bytes += length;
@@ -124,10 +134,10 @@ function asksOf({ onInvalid, answer }: Settings): OnInvalid | null {
   return { answer, again, prompt, deployment };
 }
 
-/** Rows that reuse an outcome are not sent. */
+/** Rows that reuse an outcome, or have one, are not sent. */
 export const sentAgain = ({ rows }: WindowChunk, requests: RequestPlan): readonly ChunkRow[] =>
-  rows.flatMap(({ row, looked }) => {
-    const request = looked?.source ? null : rowRequest(row, requests);
+  rows.flatMap(({ row, settled, looked }) => {
+    const request = looked?.source || settled !== null ? null : rowRequest(row, requests);
     return request?.kind === 'send' ? [toSend(row, request)] : [];
   });
 
