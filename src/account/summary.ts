@@ -482,7 +482,10 @@ export function paidFor(
 ): number | null {
   const { usage, endpoints: used = {} } = tally;
   if (byEndpoint === undefined)
-    return prices && rounded(costOf(usage, prices) - (savedIn(tally, prices) ?? 0), 6);
+    return (
+      prices &&
+      rounded(costOf(usage, prices) - (savedIn(tally, prices) ?? 0) - (paidElsewhere(tally, prices) ?? 0), 6)
+    );
   return byEndpoint.reduce<number | null>((sum, { name, prices: own }) => {
     if (sum === null || own === null) return null;
     return rounded(sum + costOf(used[name]?.usage ?? NO_TOKENS, own), 6);
@@ -505,9 +508,15 @@ const endpointsIn = (
 /** What a tier costs where the prices do not say, as a factor of them. */
 const USUAL_FACTOR = 0.5;
 
-/** The service may name tiers of which the prices know nothing. */
-export const factorOf = (tier: string | undefined, prices: Prices | null): number =>
-  tier === 'flex' || tier === 'batch' ? (prices?.[tier] ?? USUAL_FACTOR) : 1;
+/** The service may name tiers of which the prices know nothing. What was done before was a batch, mostly. */
+export function factorOf(tier: string | undefined, prices: Prices | null): number {
+  if (tier === 'flex') return prices?.flex ?? USUAL_FACTOR;
+  return tier === 'batch' || tier === 'done' ? (prices?.batch ?? USUAL_FACTOR) : 1;
+}
+
+/** For answers of `input.done`, before this run; null without prices. */
+export const paidElsewhere = ({ tiers = {} }: Pick<Tally, 'tiers'>, prices: Prices | null): number | null =>
+  prices && rounded(costOf(tiers['done']?.usage ?? NO_TOKENS, prices) * factorOf('done', prices), 6);
 
 const tiersIn = ({ tiers = {} }: Tally, prices: Prices | null): NonNullable<Summary['tiers']> =>
   Object.fromEntries(

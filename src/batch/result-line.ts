@@ -13,23 +13,24 @@ export interface ResultLine {
 }
 
 /** Null for what is no result line: other text, a line without an id, a request. */
-export function parseResultLine(text: string): ResultLine | null {
+export function parseResultLine(text: string, isUtf8 = true): ResultLine | null {
   const line = objectIn(text);
   if (line === null || !('response' in line || 'error' in line)) return null;
-  const { custom_id: id, response } = line;
+  const { custom_id: id, response: answered } = line;
   // Numbers keep their digits, as those of rows do.
   const customId = typeof id === 'number' ? memberTexts(text).get('custom_id') : id;
   if (typeof customId !== 'string') return null;
   const error = line['error'] || null;
-  if (!isObject(response)) return { customId, response: null };
-  const { status_code: status = 200, body } = response;
+  if (!isObject(answered)) return { customId, response: null };
+  const { status_code: status = 200, body } = answered;
   if (typeof status !== 'number' || !(status >= 100) || (error !== null && status < 400))
     return { customId, response: null };
   // Some runners have what is wrong with a request beside an empty response.
   const [holder, name] = body === undefined || body === null ? [text, 'error'] : [responseIn(text), 'body'];
   const said = typeof body === 'string' ? body : (memberTexts(holder).get(name) ?? 'null');
   if (said === 'null') return { customId, response: null };
-  return { customId, response: { kind: 'response', status, headers: {}, body: said, latency_ms: 0 } };
+  const response = { kind: 'response', status, headers: {}, body: said, latency_ms: 0 } as const;
+  return { customId, response: isUtf8 ? response : { ...response, notUtf8: true } };
 }
 
 const responseIn = (text: string): string => memberTexts(text).get('response') ?? '{}';

@@ -20,7 +20,7 @@ import { INPUT_FORMAT_NAMES } from '../source/format.js';
 import { withoutPassword } from '../store/address.js';
 import { QUEUE_FORMS } from '../store/open.js';
 import type { UnderWay } from './exit-message.js';
-import { BY, CONCURRENCY, openJob, SAMPLE, SEED, SET, wholeNumber } from './job.js';
+import { BY, CONCURRENCY, DONE, openJob, SAMPLE, SEED, SET, wholeNumber } from './job.js';
 import { createLog } from './log.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
@@ -64,6 +64,7 @@ export function runCommand(exit: Exit, underWay: UnderWay): Command {
     .option('--queue <url>', `${QUEUE_FORMS} (default: embedded)`)
     .option(...CONCURRENCY)
     .option(...SET)
+    .option(...DONE)
     .option('--limit <n>', 'only the first n rows', wholeNumber)
     .option(...SAMPLE)
     .option(...SEED)

@@ -172,6 +172,13 @@ const inputSchema = z.strictObject({
       "Carry over what the job's last finished run answered for the same id and the same request, instead of calling " +
         'again: column carried_from. Default: false.',
     ),
+  done: z
+    .union([text, z.array(text)], 'must be a path or a list of paths')
+    .optional()
+    .describe(
+      'Files with answers that are known already, which are not called again: results of a hosted batch and its error file, output of vllm ' +
+        'run-batch, or an earlier output. A line belongs to the row with its custom_id, else id, else number. Column tier says done. Default: none.',
+    ),
   id: text
     .optional()
     .describe(
@@ -979,6 +986,8 @@ export const jobSchema = jobFileSchema.transform((file) => {
       ...(encoding !== undefined && { encoding }),
       ...(delimiter !== undefined && { delimiter }),
       require,
+      /** Files with answers that are known. */
+      done: typeof input.done === 'string' ? [input.done] : (input.done ?? []),
     },
     reuse: { dedupe, onlyNew, id } satisfies ReuseSettings,
     prompt,

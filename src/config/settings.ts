@@ -22,6 +22,8 @@ export interface RunFlags {
   /** Other values for fields of the job file, as `path=value`. */
   readonly set?: readonly string[] | undefined;
   readonly input?: string | undefined;
+  /** In place of the job's `input.done`. */
+  readonly done?: readonly string[] | undefined;
   readonly format?: string | undefined;
   readonly output?: string | undefined;
   readonly queue?: string | undefined;
@@ -94,6 +96,8 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
       untilAnswered,
       chunkSize: limits.chunkSize ?? chunkSize(untilAnswered, limits.promptsPerRequest),
     }),
+    /** Whether rows may have another tier than online. */
+    hasTiers: said.flex !== null || said.batch !== null || input.done.length > 0,
     /** Null for a job without, and where those of its endpoints differ. */
     prices: isOneFor(endpoints) ? endpoints[0].prices : null,
     currency: currencyOf(endpoints),
@@ -203,12 +207,18 @@ export function logLevelOf(value: string): LogLevel {
   );
 }
 
+/** Whole records for a program that reads them one by one, whatever the job says. */
+export const forReader = (output: Settings['output']): Settings['output'] => ({
+  ...output,
+  format: outputFormatOf('rows.jsonl'),
+  columns: null,
+});
+
 export type RecordSettings = Pick<
   Settings,
   | 'operations'
   | 'endpoints'
-  | 'flex'
-  | 'batch'
+  | 'hasTiers'
   | 'gold'
   | 'goldMap'
   | 'goldParts'
@@ -231,7 +241,7 @@ export function recordOptions(job: RecordSettings): RecordedJob {
     formulas: output.formulas,
     tellsMore: commonOperation(job.operations).tellsMore,
     hasEndpoints: job.endpoints.length > 1,
-    hasTiers: job.flex !== null || job.batch !== null,
+    hasTiers: job.hasTiers,
     origins: originColumns(job.reuse),
     answerSource: job.answerSource,
     probabilities: output.probabilities,

@@ -664,6 +664,18 @@ export async function* recordsWithEnds(
   if (begun.length > 0) yield [Buffer.concat(begun)];
 }
 
+/** Where a record that begins with the bytes ends; null if that is behind them. */
+export function recordEnd(bytes: Buffer, { hasQuotes }: OutputFormat): number | null {
+  let quoted = false;
+  let counted = 0;
+  for (let end = bytes.indexOf(LF); end !== -1; end = bytes.indexOf(LF, end + 1)) {
+    if (hasQuotes) quoted = quoted !== isOdd(bytes, counted, end);
+    counted = end;
+    if (!quoted) return end + 1;
+  }
+  return null;
+}
+
 /** Whether the last record is complete; all others are. */
 export const isWhole = (record: Buffer, { hasQuotes }: OutputFormat): boolean =>
   record.at(-1) === LF && !(hasQuotes && isOdd(record, 0, record.length));

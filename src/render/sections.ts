@@ -231,7 +231,15 @@ function tokens(summary: Summary): Figure[] {
     ...(perThousand === null ? [] : [figure('cost of 1,000 rows', cost(perThousand, currency))]),
     ...(perAnswer === null ? [] : [figure('cost of an answer', cost(perAnswer, currency))]),
     ...(typeof saved === 'number' ? [figure('saved, against online', cost(saved, currency))] : []),
+    ...elsewhereTexts(summary).map((said) => figure('already paid elsewhere', said)),
   ];
+}
+
+/** `400 rows, 12,000 tokens, 0.02 EUR`; of a job with `input.done` */
+function elsewhereTexts({ tiers: { done } = {}, currency }: Summary): string[] {
+  if (done === undefined) return [];
+  const money = done.cost === null ? '' : `, ${cost(done.cost, currency)}`;
+  return [`${counted(done.rows, 'row')}, ${counted(done.usage.total_tokens, 'token')}${money}`];
 }
 
 function tokenWords(summary: Summary): string[] {
@@ -249,6 +257,7 @@ function tokenWords(summary: Summary): string[] {
     ...(thought === 0 ? [] : [`${count(thought)} of the completions reasoning`]),
     ...(price === null ? [] : [`cost ${cost(price, currency)}${each}`]),
     ...(saved ? [`${cost(saved, currency)} saved against online`] : []),
+    ...elsewhereTexts(summary).map((said) => `already paid elsewhere: ${said}`),
     ...(price === null || answer_sources.escalated === 0
       ? []
       : ['escalated answers at the prices of the job']),
@@ -311,8 +320,8 @@ function reusedText({ copied, carried }: ReusedCounts): string {
 }
 
 /** An estimate: the bill of a lost answer is unknown. */
-function repeatsCost({ calls, cost: price, rows, reused }: Summary): number | null {
-  const taken = reused === undefined ? 0 : reused.copied + reused.carried;
+function repeatsCost({ calls, cost: price, rows, reused, tiers }: Summary): number | null {
+  const taken = (reused === undefined ? 0 : reused.copied + reused.carried) + (tiers?.['done']?.rows ?? 0);
   const called = rows.completed + rows.filtered - taken;
   return price === null || calls.repeated === 0 || called <= 0 ? null : (price / called) * calls.repeated;
 }

@@ -42,6 +42,7 @@ function partsOf(settings: Settings): Record<string, unknown> {
       : settings.flex !== null && { 'service.tier': 'flex' }),
     // Only when used, so that an unused part needs no value.
     ...(output.probabilities && { 'output.probabilities': true }),
+    ...(input.done.length > 0 && { 'input.done': true }),
     ...(reuse.dedupe && { 'input.dedupe': true }),
     ...(settings.gold !== null && {
       'answer.gold':

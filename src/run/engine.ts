@@ -120,7 +120,8 @@ class Engine {
     this.#flex = new TierTime(settings.flex, deadlineMs, since, steadyNow());
     const batchSince = parts.batches?.since ?? null;
     this.#batch = new TierTime(settings.batch, deadlineMs, batchSince, steadyNow(), cancelMs(deadlineMs));
-    const tier = settings.flex && (this.#flex.isOver ? 'online' : 'flex');
+    const online = settings.hasTiers ? 'online' : null;
+    const tier = this.#flex.isOver ? online : 'flex';
     this.#producer = new Producer(settings, parts, this.#window, this.#canary, tier);
     const watched = {
       worker: this.#local?.worker ?? null,
@@ -263,7 +264,10 @@ class Engine {
       ahead: this.#canary.last,
       passed: this.#canary.passed,
       requests: plan.requests,
-      needsCall: (row, { prompt, parameters }) => needs?.(row, prompt, parameters) ?? true,
+      needsCall: (row, request) => {
+        const isNew = needs?.(row, request.prompt, request.parameters) ?? true;
+        return isNew && (input.done?.answerTo(row, request) ?? null) === null;
+      },
       spent: () => committer.manifest.calls,
       isIdle: () => this.#window.sent === 0,
       fail: (error) => {

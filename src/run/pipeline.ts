@@ -270,7 +270,7 @@ function endOf(halted: HaltReason | null): 'finished' | 'stopped' | 'interrupted
 function announce(
   settings: Settings,
   { say, endpoints }: RunContext,
-  { total, sample, survey }: Input,
+  { total, sample, survey, done }: Input,
   { target, manifest, store }: RunStart,
 ): void {
   const { input, emulated, limits, work } = settings;
@@ -281,6 +281,7 @@ function announce(
   );
   if (sample !== null) say(sampleText(sample, total, survey.rows));
   if (survey.note !== undefined) say(`${from}: ${survey.note}`);
+  for (const text of done?.texts ?? []) say(text);
   if (total === 0) say(`${from} has no record: there is nothing to call`);
   if (target?.warning) say(`warning: ${target.warning}`);
   const where = ({ baseUrl = '' }: ServiceAddress): string =>
@@ -332,7 +333,7 @@ function summaryParts(
     ...(settings.endpoints.length > 1 && {
       byEndpoint: endpointFigures(settings, manifest.calls),
     }),
-    hasTiers: settings.flex !== null || settings.batch !== null,
+    hasTiers: settings.hasTiers,
     ...(batches && { batches: batches.list }),
     hasGold: settings.gold !== null,
     reuses: settings.reuse.dedupe || settings.reuse.onlyNew || manifest.tally.reused !== undefined,

@@ -1,5 +1,6 @@
 import type { Settings } from '../config/settings.js';
 import type { Row } from '../core/model.js';
+import type { KnownAnswer, SentRequest } from '../batch/done-files.js';
 import { promptText } from '../prompt/prompt-text.js';
 import { type RequestPlan, type RowRequest, rowRequest } from '../prompt/row-request.js';
 import type { Chunk, ChunkRow, OnInvalid } from '../queue/chunk.js';
@@ -96,10 +97,10 @@ export class Producer {
       const request = rowRequest(row, plan.requests);
       if (request.kind === 'send') {
         const looked = reuse?.match(row, request.prompt, request.parameters) ?? null;
-        const answer = looked?.source ? null : (batches?.answerTo(row, request) ?? null);
-        if (!looked?.source && answer === null) requests.push(toSend(row, request));
-        rows.push({ row, settled: answer?.outcome ?? null, looked });
-        held += answer?.bytes ?? 0;
+        const known = looked?.source ? null : this.#answerTo(row, request);
+        if (!looked?.source && known === null) requests.push(toSend(row, request));
+        rows.push({ row, settled: known?.outcome ?? null, looked });
+        held += known?.bytes ?? 0;
         // Counted even if not sent: a resume that knows fewer rows must end its chunks at the same rows.
         const { length } = promptText(request.prompt);
         bytes += length;
@@ -119,6 +120,12 @@ export class Producer {
     if (rows.length > 0) await close();
     await send();
     window.close();
+  }
+
+  /** Paid for outside the calls of this run; null for a row that is called. */
+  #answerTo(row: Row, request: SentRequest): KnownAnswer | null {
+    const { input, batches } = this.parts;
+    return input.done?.answerTo(row, request) ?? batches?.answerTo(row, request) ?? null;
   }
 
   /** With what batches take of the budget now. */
@@ -144,7 +151,7 @@ function asksOf({ onInvalid, answer }: Settings): OnInvalid | null {
   return { answer, again, prompt, deployment };
 }
 
-/** Rows that reuse an outcome are not sent. */
+/** Rows that reuse an outcome, or have one, are not sent. */
 export const sentAgain = ({ rows }: WindowChunk, requests: RequestPlan): readonly ChunkRow[] =>
   rows.flatMap(({ row, settled, looked }) => {
     const request = settled !== null || looked?.source ? null : rowRequest(row, requests);

@@ -1,13 +1,14 @@
 import { readFile } from 'node:fs/promises';
 import pLimit, { type LimitFunction } from 'p-limit';
+import type { KnownAnswer, SentRequest } from '../../batch/done-files.js';
 import { outcomeOfLine, parseResultLine } from '../../batch/result-line.js';
 import { costOf, factorOf } from '../../account/summary.js';
 import type { Settings } from '../../config/settings.js';
 import { within } from '../../core/clock.js';
 import { cost, count, counted } from '../../core/figures.js';
-import type { CalledOutcome, Parameters, Row, Tokens } from '../../core/model.js';
+import type { Parameters, Row, Tokens } from '../../core/model.js';
 import { atPrice, type Budget, NO_TOKENS, passed, plus } from '../../pace/budget.js';
-import { type RequestPlan, type RowRequest, rowRequest } from '../../prompt/row-request.js';
+import { type RequestPlan, rowRequest } from '../../prompt/row-request.js';
 import { BatchApi, lineUrl } from '../../service/batch-api.js';
 import { lineBody, type ServedEndpoint } from '../../service/endpoint.js';
 import { refusesOlderLimit } from '../../service/verdict.js';
@@ -19,8 +20,6 @@ import { BatchResults } from './results.js';
 
 /** Longest wait for the removal of what is left at the service when the run has ended, in ms. */
 const CLEAR_MS = 60_000;
-
-type Send = Extract<RowRequest, { kind: 'send' }>;
 
 export interface BatchParts {
   readonly settings: Settings;
@@ -44,7 +43,7 @@ export interface BatchRun {
   readonly passed: Promise<void>;
   readonly requests: RequestPlan;
   /** False for a row whose answer is known, or copied from an earlier row. Called once for each row to send, in order. */
-  readonly needsCall: (row: Row, request: Send) => boolean;
+  readonly needsCall: (row: Row, request: SentRequest) => boolean;
   /** What calls were billed, and the most that those in flight can be. */
   readonly spent: () => Tokens;
   /** No row is being called one by one. */
@@ -222,10 +221,7 @@ export class HostedBatches {
   }
 
   /** Null when the row is in no batch, or has no answer there. */
-  answerTo(
-    { number }: Row,
-    { prompt, parameters: own }: Send,
-  ): { readonly outcome: CalledOutcome; readonly bytes: number } | null {
+  answerTo({ number }: Row, { prompt, parameters: own }: SentRequest): KnownAnswer | null {
     const { settings } = this.parts;
     const results = this.#current === null ? null : this.#results.get(this.#current);
     const text = results?.lineOf(number) ?? null;
@@ -372,7 +368,7 @@ export class HostedBatches {
     else await this.#seal(open, [first, last]);
   }
 
-  #lineOf(row: Row, { prompt, parameters: own }: Send): RequestLine {
+  #lineOf(row: Row, { prompt, parameters: own }: SentRequest): RequestLine {
     const { settings } = this.parts;
     const { endpoint: spec } = settings;
     const parameters = { ...this.#parameters, ...own };

@@ -13,7 +13,7 @@ const MOST_COLUMNS = 16;
 export function checkDocument(report: CheckReport): Document {
   const { job, deployment, rows, sample, requests, budget } = report;
   const sum =
-    `${count(rows.total)} rows = ${count(rows.to_send)} to send${copiedText(rows)} + ${count(rows.failing)} failing ` +
+    `${count(rows.total)} rows = ${count(rows.to_send)} to send${copiedText(rows)}${doneText(rows)} + ${count(rows.failing)} failing ` +
     `+ ${count(rows.skipped)} skipped`;
   return {
     title: job,
@@ -24,6 +24,12 @@ export function checkDocument(report: CheckReport): Document {
     ],
     sections: [
       section('endpoints', 'Endpoints', endpointBlocks(report)),
+      section(
+        'done',
+        'Known answers',
+        (report.done ?? []).map((said) => text(said)),
+        { short: 'done' },
+      ),
       section(
         'skipped',
         'Skipped',
@@ -174,6 +180,10 @@ const windowText = ({ context_window: window }: CheckReport['tokens']): string =
 /** Only of a job with `input.dedupe`. */
 const copiedText = ({ copied }: CheckReport['rows']): string =>
   copied === undefined ? '' : ` + ${count(copied)} to copy`;
+
+/** Only of a job with `input.done`. */
+const doneText = ({ done }: CheckReport['rows']): string =>
+  done === undefined ? '' : ` + ${count(done)} answered already`;
 
 function duplicateBlocks({ duplicates, rows: all, currency }: CheckReport): Block[] {
   const { rows, at_least, total_tokens, cost: money, examples } = duplicates;

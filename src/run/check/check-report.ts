@@ -19,6 +19,8 @@ export interface CheckReport {
   /** Only with `--sample`: how the rows were chosen, and of how many. */
   readonly sample?: NonNullable<Settings['input']['sample']> & { readonly of: number };
   readonly rows: Inspected['rows'];
+  /** Only of a job with `input.done`: what its files have. */
+  readonly done?: readonly string[];
   readonly skipped: Inspected['skipped'];
   readonly problems: Inspected['problems'];
   readonly warnings: Inspected['warnings'];
@@ -133,6 +135,7 @@ export function checkReport(
     readonly sample: CheckReport['sample'] | null;
     readonly columns: readonly string[];
     readonly mistakes: readonly string[];
+    readonly done: readonly string[] | null;
     /** Columns of the prompt, and the tokens of its own text; null without a template. */
     readonly template: { readonly names: readonly string[]; readonly tokens: number } | null;
   },
@@ -164,6 +167,7 @@ export function checkReport(
     input: { path: input.path, sha256: surveyed.sha256, rows: surveyed.rows },
     ...(surveyed.sample && { sample: surveyed.sample }),
     rows: inspected.rows,
+    ...(surveyed.done && { done: surveyed.done }),
     skipped: inspected.skipped,
     problems: inspected.problems,
     warnings: inspected.warnings,
