@@ -1,6 +1,7 @@
 import { Command, Option } from 'commander';
 import { type Environment, readEnvironment } from '../config/environment.js';
 import { errorText, UsageError } from '../core/errors.js';
+import { BATCH_FAULTS, type BatchFaults, isBatchFault } from '../emulator/batches/settings.js';
 import { disturbanceNamed, FAULT_NAMES } from '../emulator/disturbance.js';
 import { type FaultRate, readFaultScript } from '../emulator/fault-plan.js';
 import { THRESHOLDS, type Threshold } from '../emulator/filter.js';
@@ -46,6 +47,16 @@ Examples:
   an outage from the 100th request to the 200th, out of a file:
   $ echo '[{from: 100, to: 200, fault: 503}]' > outage.yaml &&
       promptmill emulate --script outage.yaml
+
+  hosted batches that take a minute; some lose the answer of their creation,
+  some of their requests have no line:
+  $ promptmill emulate --batch-seconds 60 --batch-fail lost-create:0.5 \\
+      --batch-fail holes:0.01
+
+Faults of --batch-fail, each with its share of:
+${Object.entries(BATCH_FAULTS)
+  .map(([kind, what]) => `  ${kind.padEnd(15)}${what}`)
+  .join('\n')}
 
 GET /stats tells what it received. It also answers as a plain server does: POST
 /v1/completions and /v1/chat/completions with a bearer key and the model in the
@@ -150,6 +161,9 @@ interface Flags {
   readonly filterCompletionRate: number;
   readonly fail?: readonly FaultRate[];
   readonly script?: string;
+  readonly batchSeconds: number;
+  readonly batchTokens?: number;
+  readonly batchFail?: BatchFaults;
 }
 
 /** The defaults: the pace of the service, and no faults. */
@@ -161,6 +175,7 @@ export function addEmulatorOptions(command: Command): Command {
   const reasoning = 'tokens that each chat answer spends on reasoning; the model refuses max_tokens then';
   const flex =
     'share of the calls with service_tier flex that find capacity; the others are refused at no cost';
+  const enqueued = 'prompt tokens of a model in all batches that have not ended; more fail their check';
   const estimate = 'full: prompt tokens + max_tokens × best_of; or max_tokens alone';
   return command
     .optionsGroup('Where:')
@@ -197,7 +212,11 @@ export function addEmulatorOptions(command: Command): Command {
     .addOption(number('--filter-completion-rate <share>', 'cut this share of completions', [0, 1], 0))
     .optionsGroup('Faults:')
     .option('--fail <fault:share>', `a fault by chance, may be repeated; ${FAULT_NAMES}`, faultRate)
-    .option('--script <file>', 'faults for chosen requests or prompts, as YAML or JSON');
+    .option('--script <file>', 'faults for chosen requests or prompts, as YAML or JSON')
+    .optionsGroup('Hosted batches:')
+    .addOption(number('--batch-seconds <s>', 'seconds that a batch takes', [0, 86_400], 5))
+    .addOption(whole('--batch-tokens <n>', enqueued, [1, MOST]))
+    .option('--batch-fail <fault:share>', 'a fault, may be repeated; the kinds are below', batchFault);
 }
 
 /** @throws UsageError when the fault script cannot be read */
@@ -234,6 +253,11 @@ export function emulatorOptions(
     },
     faults: flags.fail ?? [],
     script: flags.script === undefined ? [] : readFaultScript(flags.script),
+    batches: {
+      seconds: flags.batchSeconds,
+      enqueuedTokens: flags.batchTokens ?? null,
+      faults: flags.batchFail ?? {},
+    },
   };
 }
 
@@ -273,13 +297,26 @@ function deployment(text: string, others: Readonly<Record<string, string>> = {})
   throw badOption('--deployment', text, `a name, =, and a model such as ${CALLABLE_MODELS}`);
 }
 
+/** A name, and a share from 0 to 1; another share is null. */
+function shared(text: string): { readonly name: string; readonly share: number | null } {
+  const [, name = '', digits = ''] = /^([\w-]+):(\d*\.?\d+)$/.exec(text) ?? [];
+  return { name, share: Number(digits) <= 1 ? Number(digits) : null };
+}
+
+function batchFault(text: string, others: BatchFaults = {}): BatchFaults {
+  const { name, share } = shared(text);
+  if (isBatchFault(name) && share !== null) return { ...others, [name]: share };
+  const kinds = Object.keys(BATCH_FAULTS).join(', ');
+  throw badOption('--batch-fail', text, `a fault and its share, such as expire:0.4; faults are ${kinds}`);
+}
+
 function faultRate(text: string, others: readonly FaultRate[] = []): FaultRate[] {
-  const [, name = '', rate = ''] = /^([\w-]+):(\d*\.?\d+)$/.exec(text) ?? [];
+  const { name, share: rate } = shared(text);
   const fault = disturbanceNamed(name);
-  if (!fault || Number(rate) > 1) {
+  if (!fault || rate === null) {
     throw badOption('--fail', text, `a fault and its share, such as 500:0.02; faults are ${FAULT_NAMES}`);
   }
-  const rates = [...others, { fault, rate: Number(rate) }];
+  const rates = [...others, { fault, rate }];
   // Decimal fractions that add up to 1 may come out slightly above it.
   if (rates.reduce((sum, { rate }) => sum + rate, 0) > 1 + 1e-9) {
     throw badOption('--fail', text, 'possible: all shares together are more than 1');

@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { Command } from 'commander';
 import { afterAll, describe, expect, it } from 'vitest';
-import { emulateCommand } from '../../src/commands/emulate.js';
+import { addEmulatorOptions, emulateCommand, emulatorOptions } from '../../src/commands/emulate.js';
+import { BATCH_FAULTS } from '../../src/emulator/batches/settings.js';
 import { FAULT_NAMES } from '../../src/emulator/disturbance.js';
 import { readFaultScript } from '../../src/emulator/fault-plan.js';
 import { Workplace } from '../support/promptmill.js';
@@ -62,6 +64,10 @@ describe('the emulate command', () => {
     [['--operation', 'embeddings'], 'Allowed choices are completions, chat, both'],
     [['--flex-capacity', '70'], '--flex-capacity "70" is not a number from 0 to 1'],
     [['--refuse', '-1'], '--refuse "-1" is not a number from 0 to 1'],
+    [['--batch-seconds', '-1'], '--batch-seconds "-1" is not a number from 0 to 86400'],
+    [['--batch-tokens', '0.5'], '--batch-tokens "0.5" is not a whole number from 1'],
+    [['--batch-fail', 'explode:1'], '--batch-fail "explode:1" is not a fault and its share'],
+    [['--batch-fail', 'holes:1.1'], 'faults are expire, hang,'],
     [['--reasoning', 'deep'], '--reasoning "deep" is not a whole number from 0'],
   ])('refuses %j', async (args, message) => {
     const command = emulateCommand()
@@ -73,16 +79,35 @@ describe('the emulate command', () => {
   it('explains its options with examples', async () => {
     const { code, stdout } = await work.call(['emulate', '--help']);
     expect(code).toBe(0);
-    for (const word of ['Quota of each deployment:', 'Content filter:', 'Faults:', 'Examples:', '/stats']) {
+    for (const word of [
+      'Quota of each deployment:',
+      'Content filter:',
+      'Faults:',
+      'Examples:',
+      'lost-create',
+      '/stats',
+    ]) {
       expect(stdout).toContain(word);
     }
+  });
+
+  it('hands the options of batches to the emulator', () => {
+    const command = addEmulatorOptions(new Command());
+    const text = '--batch-seconds 60 --batch-tokens 1000 --batch-fail expire:0.4 --batch-fail holes:.1';
+    command.parse(text.split(' '), { from: 'user' });
+    expect(emulatorOptions(command.opts(), { keys: [], segment: 'openai' }).batches).toEqual({
+      seconds: 60,
+      enqueuedTokens: 1000,
+      faults: { expire: 0.4, holes: 0.1 },
+    });
   });
 
   it('has a manual that names every option and every fault', () => {
     const options = emulateCommand().options.flatMap(({ long }) => long ?? []);
     expect(options.length).toBeGreaterThan(15);
     for (const option of options) expect(MANUAL).toContain(`\`${option}`);
-    for (const fault of FAULT_NAMES.split(', ').slice(1)) expect(MANUAL).toContain(`\`${fault}\``);
+    const faults = [...FAULT_NAMES.split(', ').slice(1), ...Object.keys(BATCH_FAULTS)];
+    for (const fault of faults) expect(MANUAL).toContain(`\`${fault}\``);
   });
 
   it('has a manual whose script can be read', () => {

@@ -229,7 +229,7 @@ export class Batches {
     const status = reached.at(-1)?.[0] ?? 'validating';
     const isCounted = status !== 'validating' && status !== 'failed';
     const total = isCounted ? (checked?.places.length ?? 0) : 0;
-    const answered = Math.floor(total * this.#progress(batch, cancelledAt ?? now));
+    const answered = Math.round(total * this.#progress(batch, cancelledAt ?? now));
     const { completed, failed } = results ?? { completed: answered, failed: 0 };
     const problems = status === 'failed' ? (checked?.problems ?? []) : [];
     const at = (wanted: Status) => secondsOf(reached.find(([name]) => name === wanted)?.[1]);

@@ -30,7 +30,7 @@ export interface CheckedInput {
   readonly target: Target | null;
 }
 
-export type Problem = { readonly code: string; readonly message: string; readonly line: number | null };
+type Problem = { readonly code: string; readonly message: string; readonly line: number | null };
 
 type Place = readonly [at: number, bytes: number];
 

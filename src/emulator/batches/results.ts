@@ -40,7 +40,7 @@ export async function writeResults(
   service: Service,
 ): Promise<Counts> {
   const { seed, batchFault } = service;
-  const most = Math.floor(share * places.length);
+  const most = Math.round(share * places.length);
   const input = await open(work.input.path);
   let [completed, failed] = [0, 0];
   try {

@@ -22,19 +22,19 @@ export const BATCH_DEFAULTS: BatchSettings = {
   faults: {},
 };
 
-/** Kind → what its share, 0 to 1, is a share of, and what happens to it. */
+/** Kind → what its share, 0 to 1, is a share of, and what becomes of that. */
 export const BATCH_FAULTS = {
-  expire: 'every batch expires, with this share of its requests answered',
-  hang: 'batches that never get beyond half of their requests, until they are cancelled',
-  'validate-slow': 'batches that are validated for ten times as long as they would take',
-  'token-limit': 'batches that fail, with token_limit_exceeded',
-  'lost-create': 'creations that are done, and whose answer is lost: the connection is reset',
-  holes: 'requests without a line, or with one of status 0, which the counts call completed',
+  expire: 'requests that every batch answers before it expires',
+  hang: 'batches that stop at half of their requests, until cancelled',
+  'validate-slow': 'batches whose check takes ten times the usual whole',
+  'token-limit': 'batches that fail with token_limit_exceeded',
+  'lost-create': 'creations that are done, but get a reset for an answer',
+  holes: 'requests without a line or with status 0, counted as completed',
   fail: 'requests whose line is a 5xx',
-  odd: 'batches in other spellings, with texts or null for numbers and metadata, and an empty error file',
+  odd: 'batches in spellings seen: capitals, nulls, a text as time',
   'no-file': 'batches whose output file is gone',
   cut: 'downloads that end half-way',
-  unavailable: 'calls of files and batches that get 503 before anything is done',
+  unavailable: 'calls of files and batches that get 503 and are not done',
 } as const;
 
 export type BatchFault = keyof typeof BATCH_FAULTS;
