@@ -12,6 +12,7 @@ import { type RequestPlan, rowRequest } from '../../prompt/row-request.js';
 import { BatchApi, lineUrl } from '../../service/batch-api.js';
 import { lineBody, type ServedEndpoint } from '../../service/endpoint.js';
 import { refusesOlderLimit } from '../../service/verdict.js';
+import { clock } from '../../pace/pauses.js';
 import { MostBilled } from '../../worker/billing.js';
 import { InputFile, type RequestLine } from './input-file.js';
 import { CANCEL_MS, errorsName, Journey, Left, outputName, Replaced, type Travel } from './journey.js';
@@ -154,8 +155,12 @@ export class HostedBatches {
     if (!this.#isAwaited || open.length === 0) return null;
     const answered = open.reduce((sum, { counts }) => sum + (counts?.completed ?? 0), 0);
     const requests = open.reduce((sum, file) => sum + file.requests, 0);
-    const what = counted(open.length, 'batch').replace(/batchs$/, 'batches');
-    return `waiting for ${what}: ${count(answered)} of ${counted(requests, 'row')} answered`;
+    const what = open.length === 1 ? '1 batch' : `${count(open.length)} batches`;
+    const { since } = this.record.known;
+    const { forMs = null } = this.parts.settings.batch ?? {};
+    const end =
+      forMs === null || since === null ? '' : `; what has no answer at ${clock(since + forMs)} is called`;
+    return `waiting for ${what}: ${count(answered)} of ${counted(requests, 'row')} answered${end}`;
   }
 
   #isAwaited = false;

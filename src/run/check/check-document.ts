@@ -55,6 +55,7 @@ export function checkDocument(report: CheckReport): Document {
       section('votes', 'Votes', [text(votesText(report))]),
       section('asked_again', 'Asked again', [text(furtherText(report))]),
       section('cost', 'Cost', [text(costText(report))]),
+      section('batches', 'Batches', [text(batchesText(report))]),
       section('time', 'Time', [text(timeText(report))]),
       section('deadline', 'Deadline', [text(deadlineText(report))]),
       section(
@@ -243,12 +244,19 @@ function costText({
   return 'not quoted: add prices: { prompt: …, completion: … } (per 1,000 tokens) to the job file to see the cost';
 }
 
-function timeText({ time, rows }: CheckReport): string {
+function batchesText({ batches, rows }: CheckReport): string {
+  if (batches === undefined || rows.to_send === 0) return '';
+  const { files, most_seconds: seconds } = batches;
+  return `${count(files)} or more, answered within ${duration(seconds)} and usually sooner; what has no answer then is called`;
+}
+
+function timeText({ time, rows, batches }: CheckReport): string {
   if (rows.to_send === 0) return '';
+  const all = batches === undefined ? '' : 'if all rows are called: ';
   if (time === null) {
-    return 'not quoted: without limits.requests_per_minute or limits.tokens_per_minute it depends on the service alone';
+    return `${all}not quoted: without limits.requests_per_minute or limits.tokens_per_minute it depends on the service alone`;
   }
-  return `${duration(time.seconds)} by limits.${time.limit}, as long as ${callText(time.call_seconds)}`;
+  return `${all}${duration(time.seconds)} by limits.${time.limit}, as long as ${callText(time.call_seconds)}`;
 }
 
 const callText = (seconds: number): string => `a call takes ${duration(seconds)} or less on average`;
