@@ -76,11 +76,12 @@ export async function checkInput(work: Work, service: Service): Promise<CheckedI
     if (ids.has(id)) found('duplicate_custom_id', `The custom_id '${id}' is not unique.`);
     ids.add(id);
     if (url !== work.endpoint) found('url_mismatch', `The url of the line is not ${work.endpoint}.`);
+    const named = body.model ?? '';
     if (model === null) {
-      model = body.model ?? '';
+      model = named;
       target = targetOf(model, work, service);
       if (target === null) found('model_not_found', `'${model}' is no model for ${work.endpoint}.`);
-    } else if (body.model !== model) {
+    } else if (named !== model) {
       found('model_mismatch', `The model of the line is not '${model}', that of the first line.`);
     }
     if (enqueuedTokens !== null && target !== null) tokens += promptTokensOf(body, target, work, service);
@@ -111,6 +112,7 @@ async function* linesOf(path: string): AsyncGenerator<{ readonly at: number; rea
 }
 
 function targetOf(model: string, { style, called, version }: Work, service: Service): Target | null {
+  if (model === '') return null;
   return unlessRefused(null, () =>
     style === 'plain' ? plainTarget(model, called, service) : serviceTarget(model, called, version, service),
   );
