@@ -68,7 +68,7 @@ class Hosted {
     return (await this.get(path, method, body)).json();
   }
 
-  async upload(text: string): Promise<Body> {
+  async upload(text: string | Buffer): Promise<Body> {
     const form = new FormData();
     form.append('purpose', 'batch');
     form.append('file', new File([text], 'in.jsonl'));
@@ -85,7 +85,7 @@ class Hosted {
     return JSON.stringify({ input_file_id: inputId, endpoint, completion_window: '24h' });
   }
 
-  async create(text: string, path?: string): Promise<Body> {
+  async create(text: string | Buffer, path?: string): Promise<Body> {
     return this.json('/batches', 'POST', this.order((await this.upload(text)).id, path));
   }
 
@@ -557,6 +557,14 @@ describe('a batch', () => {
     pass(100);
     expect(await hosted.look(batch)).toMatchObject({ status: 'completed' });
     expect((await hosted.get(`/files/${batch.input_file_id}`)).status).toBe(404);
+  });
+
+  it('reads bytes that are no UTF-8 as calls do', async () => {
+    const { emulator } = await started({ seconds: 0 });
+    const hosted = new Hosted(emulator);
+    const lines = ['a', 'b'].map((id) => hosted.line(id, { ...ASK, prompt: 'Hi \xFF' })).join('\r\n');
+    const batch = await hosted.create(Buffer.from(lines, 'latin1'));
+    expect(await hosted.look(batch)).toMatchObject({ status: 'completed', request_counts: { completed: 2 } });
   });
 
   it('may take no time', async () => {
