@@ -1,7 +1,7 @@
 import { Command, Option } from 'commander';
 import { type Environment, readEnvironment } from '../config/environment.js';
 import { errorText, UsageError } from '../core/errors.js';
-import { BATCH_FAULTS, type BatchFaults, isBatchFault } from '../emulator/batches/settings.js';
+import { BATCH_FAULTS, type BatchFaults } from '../emulator/batches/settings.js';
 import { disturbanceNamed, FAULT_NAMES } from '../emulator/disturbance.js';
 import { type FaultRate, readFaultScript } from '../emulator/fault-plan.js';
 import { THRESHOLDS, type Threshold } from '../emulator/filter.js';
@@ -15,6 +15,7 @@ import { ESTIMATES, type QuotaEstimate } from '../emulator/quota.js';
 import { HINTS, type Hint } from '../emulator/refusal.js';
 import { type Emulator, startEmulator } from '../emulator/server.js';
 import { CALLABLE_MODELS, modelOf } from '../service/catalogue.js';
+import { badOption, batchOptions, nameAndShare, number, whole } from './emulator-options.js';
 
 const EXAMPLES = `
 Examples:
@@ -175,6 +176,7 @@ export function addEmulatorOptions(command: Command): Command {
   const reasoning = 'tokens that each chat answer spends on reasoning; the model refuses max_tokens then';
   const flex =
     'share of the calls with service_tier flex that find capacity; the others are refused at no cost';
+  const [seconds, faults] = batchOptions();
   const enqueued = 'prompt tokens of a model in all batches that have not ended; more fail their check';
   const estimate = 'full: prompt tokens + max_tokens × best_of; or max_tokens alone';
   return command
@@ -214,9 +216,9 @@ export function addEmulatorOptions(command: Command): Command {
     .option('--fail <fault:share>', `a fault by chance, may be repeated; ${FAULT_NAMES}`, faultRate)
     .option('--script <file>', 'faults for chosen requests or prompts, as YAML or JSON')
     .optionsGroup('Hosted batches:')
-    .addOption(number('--batch-seconds <s>', 'seconds that a batch takes', [0, 86_400], 5))
+    .addOption(seconds)
     .addOption(whole('--batch-tokens <n>', enqueued, [1, MOST]))
-    .option('--batch-fail <fault:share>', 'a fault, may be repeated; the kinds are below', batchFault);
+    .addOption(faults);
 }
 
 /** @throws UsageError when the fault script cannot be read */
@@ -270,48 +272,14 @@ const threshold = (flags: string, description: string): Option =>
 /** Most requests or tokens per minute. */
 const MOST = 1_000_000_000;
 
-type Range = readonly [least: number, most: number];
-
-const whole = (flags: string, description: string, range: Range, preset?: number): Option =>
-  number(flags, description, range, preset, true);
-
-function number(
-  flags: string,
-  description: string,
-  [least, most]: Range,
-  preset?: number,
-  isWhole = false,
-): Option {
-  const option = new Option(flags, description).default(preset);
-  return option.argParser((text) => {
-    const value = text.trim() === '' ? Number.NaN : Number(text);
-    if (value >= least && value <= most && (!isWhole || Number.isInteger(value))) return value;
-    const expected = `a ${isWhole ? 'whole ' : ''}number from ${least} to ${most}`;
-    throw badOption(option.long ?? flags, text, expected);
-  });
-}
-
 function deployment(text: string, others: Readonly<Record<string, string>> = {}) {
   const [name = '', model = ''] = text.split('=', 2);
   if (name !== '' && modelOf(model)) return { ...others, [name]: model };
   throw badOption('--deployment', text, `a name, =, and a model such as ${CALLABLE_MODELS}`);
 }
 
-/** A name, and a share from 0 to 1; another share is null. */
-function shared(text: string): { readonly name: string; readonly share: number | null } {
-  const [, name = '', digits = ''] = /^([\w-]+):(\d*\.?\d+)$/.exec(text) ?? [];
-  return { name, share: Number(digits) <= 1 ? Number(digits) : null };
-}
-
-function batchFault(text: string, others: BatchFaults = {}): BatchFaults {
-  const { name, share } = shared(text);
-  if (isBatchFault(name) && share !== null) return { ...others, [name]: share };
-  const kinds = Object.keys(BATCH_FAULTS).join(', ');
-  throw badOption('--batch-fail', text, `a fault and its share, such as expire:0.4; faults are ${kinds}`);
-}
-
 function faultRate(text: string, others: readonly FaultRate[] = []): FaultRate[] {
-  const { name, share: rate } = shared(text);
+  const { name, share: rate } = nameAndShare(text);
   const fault = disturbanceNamed(name);
   if (!fault || rate === null) {
     throw badOption('--fail', text, `a fault and its share, such as 500:0.02; faults are ${FAULT_NAMES}`);
@@ -322,12 +290,4 @@ function faultRate(text: string, others: readonly FaultRate[] = []): FaultRate[]
     throw badOption('--fail', text, 'possible: all shares together are more than 1');
   }
   return rates;
-}
-
-function badOption(option: string, text: string, expected: string): UsageError {
-  return new UsageError(
-    'bad_option',
-    `${option} ${JSON.stringify(text)} is not ${expected}`,
-    'promptmill emulate --help explains the options.',
-  );
 }

@@ -19,6 +19,7 @@ import type { OfflineContext } from '../run/run-context.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
 import { withoutPassword } from '../store/address.js';
 import { QUEUE_FORMS } from '../store/open.js';
+import { batchOptions } from './emulator-options.js';
 import type { UnderWay } from './exit-message.js';
 import { BY, CONCURRENCY, DONE, openJob, SAMPLE, SEED, SET, wholeNumber } from './job.js';
 import { createLog } from './log.js';
@@ -52,6 +53,7 @@ interrupted.
 `;
 
 export function runCommand(exit: Exit, underWay: UnderWay): Command {
+  const [seconds, faults] = batchOptions();
   return new Command('run')
     .description('run a job here, or continue its unfinished run')
     .argument('<job>', 'the job file, for example jobs/sentiment.yaml')
@@ -70,6 +72,8 @@ export function runCommand(exit: Exit, underWay: UnderWay): Command {
     .option(...SEED)
     .option(...BY)
     .option('--emulate', 'call an emulator of the service on this machine instead of the service')
+    .addOption(seconds.implies({ emulate: true }))
+    .addOption(faults.implies({ emulate: true }))
     .option('--no-work', 'leave the calls to `promptmill work` processes')
     .option('--restart', 'discard an unfinished run and start over')
     .option('--overwrite', 'replace a finished output')

@@ -34,6 +34,10 @@ export interface RunFlags {
   readonly seed?: number | undefined;
   readonly by?: string | undefined;
   readonly emulate?: boolean | undefined;
+  /** Seconds that a hosted batch of the emulator takes. */
+  readonly batchSeconds?: number | undefined;
+  /** Faults of the emulator's hosted batches, each with its share. */
+  readonly batchFail?: Readonly<Record<string, number>> | undefined;
   readonly work?: boolean | undefined;
   readonly restart?: boolean | undefined;
   readonly overwrite?: boolean | undefined;
@@ -109,6 +113,10 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
     logLevel: logLevelOf(flags.logLevel ?? env.logLevel),
     /** Calls go to the emulator of this process; its queue and results are kept apart from real ones. */
     emulated: flags.emulate ?? false,
+    emulatedBatches: {
+      ...(flags.batchSeconds !== undefined && { seconds: flags.batchSeconds }),
+      ...(flags.batchFail !== undefined && { faults: flags.batchFail }),
+    },
     /** Whether this process makes calls; false leaves them to `promptmill work`. */
     work: flags.work ?? true,
     restart: flags.restart ?? false,

@@ -1,6 +1,7 @@
-import { readdirSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { afterEach, describe, expect, it } from 'vitest';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { readForm } from '../../src/emulator/batches/form.js';
 import type { BatchSettings } from '../../src/emulator/batches/settings.js';
 import type { EmulatorOptions } from '../../src/emulator/options.js';
@@ -67,7 +68,7 @@ class Hosted {
     return (await this.get(path, method, body)).json();
   }
 
-  async upload(text: string): Promise<Body> {
+  async upload(text: string | Buffer): Promise<Body> {
     const form = new FormData();
     form.append('purpose', 'batch');
     form.append('file', new File([text], 'in.jsonl'));
@@ -84,7 +85,7 @@ class Hosted {
     return JSON.stringify({ input_file_id: inputId, endpoint, completion_window: '24h' });
   }
 
-  async create(text: string, path?: string): Promise<Body> {
+  async create(text: string | Buffer, path?: string): Promise<Body> {
     return this.json('/batches', 'POST', this.order((await this.upload(text)).id, path));
   }
 
@@ -245,6 +246,15 @@ describe('the check of an input', () => {
     expect(emulator.stats().batches).toEqual({ created: 1, requests: 0 });
   });
 
+  it('refuses conversations with no model', async () => {
+    const { emulator, pass } = await started();
+    const hosted = new Hosted(emulator);
+    const line = hosted.line('a', { messages: [] }, 'chat/completions');
+    const batch = await hosted.create(line, 'chat/completions');
+    pass(10);
+    expect((await hosted.look(batch)).errors.data).toMatchObject([{ code: 'model_not_found', line: 1 }]);
+  });
+
   it('finds every problem', async () => {
     const { emulator, pass } = await started();
     const hosted = new Hosted(emulator);
@@ -343,13 +353,15 @@ describe('calls of files and batches', () => {
   });
 
   it('leave no temporary files behind', async () => {
-    const folders = () => readdirSync(tmpdir()).filter((name) => name.startsWith('promptmill-emulator-'));
-    const before = folders();
+    const folder = mkdtempSync(join(tmpdir(), 'promptmill-batches-'));
+    vi.stubEnv('TMPDIR', folder);
     const { emulator } = await started();
     await new Hosted(emulator).upload('{}');
-    expect(folders().length).toBeGreaterThan(0);
+    expect(readdirSync(folder)).toHaveLength(1);
     await emulator.close();
-    expect(folders().filter((name) => !before.includes(name))).toEqual([]);
+    expect(readdirSync(folder)).toEqual([]);
+    vi.unstubAllEnvs();
+    rmSync(folder, { recursive: true });
   });
 });
 
@@ -545,6 +557,14 @@ describe('a batch', () => {
     pass(100);
     expect(await hosted.look(batch)).toMatchObject({ status: 'completed' });
     expect((await hosted.get(`/files/${batch.input_file_id}`)).status).toBe(404);
+  });
+
+  it('reads bytes that are no UTF-8 as calls do', async () => {
+    const { emulator } = await started({ seconds: 0 });
+    const hosted = new Hosted(emulator);
+    const lines = ['a', 'b'].map((id) => hosted.line(id, { ...ASK, prompt: 'Hi \xFF' })).join('\r\n');
+    const batch = await hosted.create(Buffer.from(lines, 'latin1'));
+    expect(await hosted.look(batch)).toMatchObject({ status: 'completed', request_counts: { completed: 2 } });
   });
 
   it('may take no time', async () => {

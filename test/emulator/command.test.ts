@@ -2,10 +2,15 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import { afterAll, describe, expect, it } from 'vitest';
+import { readEnvironment } from '../../src/config/environment.js';
+import { readJobFile } from '../../src/config/job-file.js';
+import { settle } from '../../src/config/settings.js';
 import { addEmulatorOptions, emulateCommand, emulatorOptions } from '../../src/commands/emulate.js';
 import { BATCH_FAULTS } from '../../src/emulator/batches/settings.js';
 import { FAULT_NAMES } from '../../src/emulator/disturbance.js';
 import { readFaultScript } from '../../src/emulator/fault-plan.js';
+import { TEST_KEYS } from '../../src/emulator/options.js';
+import { service } from '../../src/library/service.js';
 import { Workplace } from '../support/promptmill.js';
 import { call, SENTIMENT } from './call.js';
 
@@ -113,5 +118,31 @@ describe('the emulate command', () => {
   it('has a manual whose script can be read', () => {
     const script = work.write('script.yaml', /```yaml\n([\s\S]*?)```/.exec(MANUAL)?.[1] ?? '');
     expect(readFaultScript(work.path(script))).toHaveLength(5);
+  });
+});
+
+describe('the options of batches of a rehearsal', () => {
+  it('are for an emulated run', async () => {
+    const job = work.job({ input: { path: work.rows(2) }, output: { path: 'out.csv' } });
+    const env = { PROMPTMILL_API_KEY: '' };
+    const bad = await work.call(['run', job, '--batch-fail', 'explode:1'], env);
+    expect([bad.code, bad.stderr]).toEqual([2, expect.stringContaining('faults are expire, hang,')]);
+    const { code } = await work.call(['run', job, '--batch-seconds', '1', '--quiet'], env);
+    expect(code).toBe(0);
+    expect(work.records('out.emulated.csv')).toHaveLength(2);
+  });
+
+  it('are those of its emulator', async () => {
+    const environment = readEnvironment({}, null);
+    const path = work.path(work.job({ input: { path: work.rows(1) } }, 'batches.yaml'));
+    const flags = { emulate: true, batchSeconds: 0, batchFail: { unavailable: 1 } };
+    const settings = settle(readJobFile(path, environment), environment, flags);
+    const { endpoints, close } = await service(settings, environment, () => {});
+    const key = TEST_KEYS[0];
+    const response = await fetch(`${endpoints[0].address.baseUrl}/v1/batches`, {
+      headers: { authorization: `Bearer ${key}` },
+    });
+    expect(response.status).toBe(503);
+    await close();
   });
 });

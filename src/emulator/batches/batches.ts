@@ -44,6 +44,9 @@ const STATUSES = [
 
 type Status = 'validating' | (typeof STATUSES)[number];
 
+/** A status, and when it began. */
+type Stage = readonly [status: Status, at: number];
+
 const ENDS: readonly Status[] = ['completed', 'failed', 'expired', 'cancelled'];
 
 /** Parts of the time that a batch takes; its requests have the rest. */
@@ -192,29 +195,29 @@ export class Batches {
     return this.service.batches.seconds * 1000 * (this.#isHit('validate-slow', batch) ? 10 : VALIDATING);
   }
 
-  /** The statuses that it has had, and when it entered them. */
-  #reached(now: number, batch: Batch): (readonly [status: Status, at: number])[] {
+  /** The statuses that it has had. */
+  #reached(now: number, batch: Batch): Stage[] {
     const { createdAt, cancelledAt, checked } = batch;
-    if (checked === null) return [['validating', createdAt]];
-    const ms = this.service.batches.seconds * 1000;
+    const stages: Stage[] = [['validating', createdAt]];
+    if (checked === null) return stages;
+    const { seconds, faults } = this.service.batches;
+    const finalMs = seconds * 1000 * FINALIZING;
     const validated = createdAt + this.#validatingMs(batch);
-    const end = validated + ms * (1 - VALIDATING);
+    const end = validated + seconds * 1000 * (1 - VALIDATING);
     const isFailed = checked.problems.length > 0;
-    const isExpiring = this.service.batches.faults.expire !== undefined;
-    const stages = [
-      ['validating', createdAt],
-      [isFailed ? 'failed' : 'in_progress', validated],
-      ...(isFailed || isExpiring ? [] : ([['finalizing', end - ms * FINALIZING]] as const)),
-      ...(isFailed ? [] : ([[isExpiring ? 'expired' : 'completed', end]] as const)),
-    ] as const;
-    const until = Math.min(now, cancelledAt ?? now, this.#isHit('hang', batch) ? validated : now);
-    const reached = stages.filter(([, at]) => at <= until);
-    if (cancelledAt === null || isFailed) return reached;
-    const cancelled = [
+    stages.push([isFailed ? 'failed' : 'in_progress', validated]);
+    if (!isFailed && !this.#isHit('hang', batch)) {
+      if (faults.expire !== undefined) stages.push(['expired', end]);
+      else stages.push(['finalizing', end - finalMs], ['completed', end]);
+    }
+    const until = (time: number) => stages.filter(([, at]) => at <= time);
+    if (cancelledAt === null || isFailed) return until(now);
+    const cancelled = cancelledAt + finalMs;
+    return [
+      ...until(cancelledAt),
       ['cancelling', cancelledAt],
-      ['cancelled', cancelledAt + ms * FINALIZING],
-    ] as const;
-    return [...reached, ...cancelled.filter(([, at]) => at <= now)];
+      ...(cancelled <= now ? [['cancelled', cancelled] as const] : []),
+    ];
   }
 
   #statusAt(now: number, batch: Batch): Status {

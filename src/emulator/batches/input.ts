@@ -60,7 +60,7 @@ export async function checkInput(work: Work, service: Service): Promise<CheckedI
 
   const isTooLarge = work.input.bytes > bytes;
   if (isTooLarge) found('file_too_large', `The input file has more than ${bytes} bytes.`);
-  for await (const { at, text } of isTooLarge ? [] : linesOf(work.input.path)) {
+  for await (const { place, text } of isTooLarge ? [] : linesOf(work.input.path)) {
     number = (number ?? 0) + 1;
     if (problems.length >= MOST_PROBLEMS) break;
     if (text.trim() === '') continue;
@@ -72,15 +72,16 @@ export async function checkInput(work: Work, service: Service): Promise<CheckedI
       continue;
     }
     const { custom_id: id, url, body } = line.data;
-    places.push([at, Buffer.byteLength(text)]);
+    places.push(place);
     if (ids.has(id)) found('duplicate_custom_id', `The custom_id '${id}' is not unique.`);
     ids.add(id);
     if (url !== work.endpoint) found('url_mismatch', `The url of the line is not ${work.endpoint}.`);
+    const named = body.model ?? '';
     if (model === null) {
-      model = body.model ?? '';
+      model = named;
       target = targetOf(model, work, service);
       if (target === null) found('model_not_found', `'${model}' is no model for ${work.endpoint}.`);
-    } else if (body.model !== model) {
+    } else if (named !== model) {
       found('model_mismatch', `The model of the line is not '${model}', that of the first line.`);
     }
     if (enqueuedTokens !== null && target !== null) tokens += promptTokensOf(body, target, work, service);
@@ -93,24 +94,25 @@ export async function checkInput(work: Work, service: Service): Promise<CheckedI
 }
 
 /** Holds a piece of the file and a line; a line that is too long ends early. */
-async function* linesOf(path: string): AsyncGenerator<{ readonly at: number; readonly text: string }> {
+async function* linesOf(path: string): AsyncGenerator<{ readonly place: Place; readonly text: string }> {
   let at = 0;
   let rest: Buffer = Buffer.alloc(0);
   for await (const chunk of createReadStream(path)) {
     rest = Buffer.concat([rest, chunk]);
     let from = 0;
     for (let end = rest.indexOf('\n'); end >= 0; end = rest.indexOf('\n', from)) {
-      yield { at: at + from, text: rest.toString('utf8', from, end) };
+      yield { place: [at + from, end - from], text: rest.toString('utf8', from, end) };
       from = end + 1;
     }
     at += from;
     rest = rest.subarray(from);
     if (rest.length > LONGEST_LINE) break;
   }
-  if (rest.length > 0) yield { at, text: rest.toString() };
+  if (rest.length > 0) yield { place: [at, rest.length], text: rest.toString() };
 }
 
 function targetOf(model: string, { style, called, version }: Work, service: Service): Target | null {
+  if (model === '') return null;
   return unlessRefused(null, () =>
     style === 'plain' ? plainTarget(model, called, service) : serviceTarget(model, called, version, service),
   );
