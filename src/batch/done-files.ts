@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
-import { closeSync, createReadStream, fstatSync, openSync, readSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, read, readSync } from 'node:fs';
+import { promisify } from 'node:util';
 import type { Settings } from '../config/settings.js';
 import { errorText, StopError, UsageError } from '../core/errors.js';
 import { count, counted } from '../core/figures.js';
@@ -147,10 +148,8 @@ export class DoneFiles {
 
   async #scan(path: string, signal: AbortSignal): Promise<void> {
     const file = await this.#open(path, signal);
-    const fd = file.descriptor;
-    const bytes = createReadStream('', { fd, start: 0, autoClose: false, highWaterMark: PIECE });
     let [at, held] = [0, 0];
-    for await (const records of recordsWithEnds(bytes, file.format)) {
+    for await (const records of recordsWithEnds(piecesOf(file.descriptor), file.format)) {
       signal.throwIfAborted();
       held = records.length > 0 ? 0 : held + PIECE;
       if (held > RECORD_LIMIT) throw recordTooLarge(path, file.records + 1);
@@ -238,6 +237,18 @@ export class DoneFiles {
       if (length < this.#buffer.length) return bytes;
       this.#buffer = Buffer.alloc(this.#buffer.length * 2);
     }
+  }
+}
+
+const readPiece = promisify(read);
+
+/** A stream would close the file, which is read again. */
+async function* piecesOf(descriptor: number): AsyncGenerator<Buffer> {
+  for (let at = 0; ; ) {
+    const { bytesRead, buffer } = await readPiece(descriptor, { buffer: Buffer.alloc(PIECE), position: at });
+    if (bytesRead === 0) return;
+    yield buffer.subarray(0, bytesRead);
+    at += bytesRead;
   }
 }
 
