@@ -55,7 +55,7 @@ export const isResultLine = (line: Buffer): boolean =>
 const ANSWERED = '{"status_code":200,';
 
 /** By which programs find the row of a result: its `custom_id`, else its `id`, else its number. */
-export function customIdOf({ fields, number }: Row): string {
+function customIdOf({ fields, number }: Row): string {
   const ids = ['custom_id', 'id'].map((name) => valueText(fields.get(name) ?? null));
   return ids.find((id) => id !== '') ?? String(number);
 }
@@ -110,9 +110,7 @@ const blockedBody = (message: string, results: FilterResults | null) => ({
 
 function errorOf(outcome: Outcome): Problem | null {
   if (outcome.status === 'skipped') return SKIPPED;
-  if (outcome.status !== 'failed') return null;
-  const { code, message } = outcome.error;
-  return { code, message };
+  return outcome.status === 'failed' ? outcome.error : null;
 }
 
 const SKIPPED: Problem = { code: 'skipped', message: 'a required field of the row is empty' };

@@ -126,7 +126,7 @@ export function recordLayout(options: {
   readonly probabilities?: boolean | undefined;
   readonly formOf?: RecordLayout['formOf'];
 }): RecordLayout {
-  const { answer, select, answerSource = false, logprobs = false, probabilities = false } = options;
+  const { answer, select, formOf, answerSource = false, logprobs = false, probabilities = false } = options;
   const told = resultsOf(options);
   const origins = (options.origins ?? []).map((name) => ORIGINS[name]);
   const { confidenceOf, abstains = false } = answer;
@@ -147,14 +147,7 @@ export function recordLayout(options: {
   };
   const there = PARTS.filter(isThere);
   if (select === undefined)
-    return {
-      columns: all,
-      parts: new Set(there),
-      fields: null,
-      isWhole: true,
-      answer,
-      formOf: options.formOf,
-    };
+    return { columns: all, parts: new Set(there), fields: null, isWhole: true, answer, formOf };
 
   const { columns, unnamed } = selected(select, all, there, options.inputColumns !== null);
   const fields = columns.flatMap((column) => column.field ?? []);
@@ -164,7 +157,7 @@ export function recordLayout(options: {
     fields: fields.length === inputs.length ? null : fields,
     isWhole: false,
     answer,
-    formOf: options.formOf,
+    formOf,
   };
 }
 

@@ -37,10 +37,11 @@ export async function writeOrRemoveErrors(
       say(`warning: ${errors} is another file, so rows without an answer are in ${output} only`);
     return;
   }
-  const lines = errorLines(output, format);
-  const first = await lines.next();
-  if (first.done) await rm(errors, { force: true });
-  else await writeDurably(errors, joined(first.value, lines), modeOf(output));
+  for await (const _ of errorLines(output, format)) {
+    await writeDurably(errors, errorLines(output, format), modeOf(output));
+    return;
+  }
+  await rm(errors, { force: true });
 }
 
 async function* errorLines(output: string, format: OutputFormat): AsyncGenerator<Buffer> {
@@ -50,11 +51,6 @@ async function* errorLines(output: string, format: OutputFormat): AsyncGenerator
     const found = lines.filter((line) => isError(line));
     if (found.length > 0) yield Buffer.concat(found);
   }
-}
-
-async function* joined(first: Buffer, others: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  yield first;
-  yield* others;
 }
 
 const isFree = (errors: string): boolean =>

@@ -158,10 +158,10 @@ describe('output.format', () => {
     expect(outputFormatOf('x.jsonl').name).toBe('jsonl');
     expect(outputFormatOf('x.ndjson.gz', 'batch')).toBe(batch);
     expect(() => outputFormatOf('x.csv', 'batch')).toThrow(
-      'output.format: batch must end in .jsonl, also with .gz, got x.csv',
+      'output with output.format: batch must end in .jsonl, got x.csv',
     );
     expect(() => outputFormatOf('x.jsonl', 'csv')).toThrow(
-      'output.format: csv must end in .csv, also with .gz, got x.jsonl',
+      'output with output.format: csv must end in .csv, got x.jsonl',
     );
   });
 });
@@ -249,6 +249,7 @@ describe('output.format: batch', () => {
         null,
       ]);
       expect(work.lines('out.errors.jsonl').map(({ custom_id }) => custom_id)).toEqual(['2', '5']);
+      expect(ran.stderr).toMatch(/ errors +out\.errors\.jsonl\n/);
       failing(5);
       const first = await call('retry', output);
       expect(first.code, first.stderr).toBe(1);
@@ -263,6 +264,34 @@ describe('output.format: batch', () => {
       expect(work.json('out.summary.json')).toMatchObject({ rows: { total: 6, completed: 6, failed: 0 } });
     },
   );
+
+  it('is continued after a kill with the bytes that it would have', async () => {
+    const env = { PROMPTMILL_BASE_URL: service.url, ...store() };
+    const input = { path: work.rows(60, 'many.csv') };
+    const flaky: Script = ({ prompt }) =>
+      Number(/\d+/.exec(prompt)?.[0]) % 7 === 0 ? { status: 400, json: {} } : { answer: { text: prompt } };
+    script = flaky;
+    const limits = { concurrency: 4, chunk_size: 5 };
+    const jobTo = (path: string): string => job({ input, limits, output: { path, format: 'batch' } });
+    const undisturbed = await work.call(['run', jobTo('whole.jsonl')], env);
+    expect(undisturbed.code, undisturbed.stderr).toBe(1);
+    const path = jobTo('out.jsonl');
+    const running = work.start(['run', path], env);
+    const before = service.requests.length;
+    script = (request) => {
+      if (service.requests.length - before < 40) return flaky(request);
+      running.process.kill('SIGKILL');
+      return 'hang';
+    };
+    expect((await running.ended).code).toBe(null);
+    script = flaky;
+    const continued = await work.call(['run', path], env);
+    expect(continued.code, continued.stderr).toBe(1);
+    const same = (name: string): string => work.read(name).replaceAll(/"(attempts|latency_ms)":\d+/g, '');
+    expect(same('out.jsonl')).toBe(same('whole.jsonl'));
+    expect(same('out.errors.jsonl')).toBe(same('whole.errors.jsonl'));
+    expect(work.lines('out.errors.jsonl').length).toBe(8);
+  });
 
   it('is scored, compared, reviewed and reported as any other output', async () => {
     script = ({ prompt }) => ({
@@ -319,7 +348,7 @@ describe('output.format: batch', () => {
     const wrong = await call('run', job(), '--output', 'out.csv');
     expect([wrong.code, wrong.stderr]).toEqual([
       2,
-      expect.stringContaining('output.format: batch must end in .jsonl, also with .gz, got out.csv'),
+      expect.stringContaining('output with output.format: batch must end in .jsonl, got out.csv'),
     ]);
   });
 
