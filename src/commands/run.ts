@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { Command } from 'commander';
 import { failedCodes, retryCommandFor } from '../account/retry-command.js';
 import { invalidIn, type StoredSummary, summaryText } from '../account/summary.js';
@@ -207,6 +208,9 @@ async function print(
         ? [
             ['output', files.output],
             ['summary', files.summary],
+            ...(settings.output.format.isError && existsSync(files.errors)
+              ? [['errors', files.errors] as [string, string]]
+              : []),
             ...(forReview === null ? [] : [['review', forReview] as [string, string]]),
             ...(report === null ? [] : [['report', report] as [string, string]]),
           ]

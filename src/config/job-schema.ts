@@ -7,7 +7,7 @@ import { sentSchema } from '../answer/sent-schema.js';
 import type { AnswerSpec } from '../core/answer-spec.js';
 import { either } from '../core/errors.js';
 import { type Parameters, ROLES } from '../core/model.js';
-import { OUTPUT_ENDINGS } from '../output/format.js';
+import { OUTPUT_ENDINGS, OUTPUT_FORMATS } from '../output/format.js';
 import type { ReuseSettings } from '../prompt/reuse-keys.js';
 import { modelBehind, modelProblem } from '../service/catalogue.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
@@ -378,6 +378,13 @@ const outputSchema = z.strictObject({
     .describe(
       `The output file, ${OUTPUT_ENDINGS}; {{date}} and {{run}} are filled in; "-" is standard output. ` +
         'Default: out/<job name> with the kind of the input.',
+    ),
+  format: z
+    .enum(OUTPUT_FORMATS.map(({ name }) => name))
+    .optional()
+    .describe(
+      'batch: lines as the results of a batch have them, for programs that read those; the path ends in .jsonl. Default: by the ending ' +
+        'of the path.',
     ),
   columns: z
     .array(text)

@@ -9,7 +9,7 @@ import type { OriginColumn } from '../output/result-columns.js';
 import type { ReuseSettings, SharedOutcomes } from '../prompt/reuse-keys.js';
 import type { Budget } from '../pace/budget.js';
 import { mapped, type Several } from '../service/endpoint-spec.js';
-import { commonOperation } from '../service/operation.js';
+import { commonOperation, operationOf } from '../service/operation.js';
 import { listedLogprobs } from '../service/parameters.js';
 import { formatNamed, formatOfName } from '../source/format.js';
 import type { JobEndpoint } from './endpoints-schema.js';
@@ -62,7 +62,7 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
   const { most, untilAnswered } = callsAtOnce(flags.concurrency ?? limits.concurrency);
   const inputPath = flags.input ?? input.path;
   const format = flags.format === undefined ? input.format : formatNamed(flags.format).name;
-  const usualOutput = defaultOutput(name, format, inputPath);
+  const usualOutput = defaultOutput(name, output.format ?? format, inputPath);
   const outputPath = placeFor(flags.output ?? output.path ?? usualOutput, flags);
   const namedOutput = output.path === undefined || output.path === '-' ? usualOutput : output.path;
   const endpoints = mapped(job.endpoints, (each) => ({
@@ -90,7 +90,7 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
       ...output,
       /** With `{{date}}` and `{{run}}` still in it; `-` is standard output. */
       path: outputPath,
-      format: outputFormatOf(outputPath === '-' ? namedOutput : outputPath),
+      format: outputFormatOf(outputPath === '-' ? namedOutput : outputPath, output.format),
     }),
     reuse: Object.freeze({ ...said.reuse, ...NOTHING_SHARED }),
     limits: Object.freeze({
@@ -197,7 +197,7 @@ function placeFor(output: string, { emulate = false, retry }: RunFlags): string 
   );
 }
 
-/** The output of a job that names none: in the format of the input where outputs can have it. */
+/** The output of a job that names none. @param format its own, or that of the input where outputs can have it */
 export function defaultOutput(job: string, format: string | undefined, input: string): string {
   const name = format ?? formatOfName(input)?.name;
   const { endings } = OUTPUT_FORMATS.find((known) => known.name === name) ?? OUTPUT_FORMATS[0];
@@ -240,7 +240,7 @@ export type RecordSettings = Pick<
 
 /** Writers and readers must use the same options: an input column named like a result is renamed. */
 export function recordOptions(job: RecordSettings): RecordedJob {
-  const { output, parameters } = job;
+  const { output, parameters, endpoints } = job;
   return {
     spec: job.answer,
     gold: goldColumns(job) ?? undefined,
@@ -248,11 +248,13 @@ export function recordOptions(job: RecordSettings): RecordedJob {
     select: output.columns ?? undefined,
     formulas: output.formulas,
     tellsMore: commonOperation(job.operations).tellsMore,
-    hasEndpoints: job.endpoints.length > 1,
+    hasEndpoints: endpoints.length > 1,
     hasTiers: job.hasTiers,
     origins: originColumns(job.reuse),
     answerSource: job.answerSource,
     probabilities: output.probabilities,
+    formOf: (endpoint) =>
+      operationOf((endpoints.find(({ spec: { name } }) => name === endpoint) ?? endpoints[0]).spec),
     logprobs: listedLogprobs(parameters) !== null || job.rowParameters.includes('logprobs'),
   };
 }
