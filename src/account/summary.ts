@@ -188,6 +188,20 @@ export const summarySchema = z.object({
   tiers: z.exactOptional(z.record(z.string(), z.object({ rows: amount, usage, cost: amount.nullable() }))),
   /** What the same answers would have cost online, less what was paid; `null` without prices. Where there are `tiers`. */
   saved: z.exactOptional(amount.nullable()),
+  /** Those of the batch tier, in the order of their rows. `file`: name of the input file; `answered`: as the service counts. */
+  batches: z.exactOptional(
+    z.array(
+      z.object({
+        id: words,
+        file: words,
+        requests: amount,
+        answered: amount.nullable(),
+        status: words,
+        created_at: moment.nullable(),
+        ended_at: moment.nullable(),
+      }),
+    ),
+  ),
   filters: z.object({ prompt: filterCounts, completion: filterCounts }),
   errors: counts,
   /** The first message of each code of `errors`; absent if none, and in heartbeats. */
@@ -267,6 +281,8 @@ export interface SummaryParts
   readonly byEndpoint?: readonly EndpointFigures[];
   /** Whether the job asks for another tier than online. @default false */
   readonly hasTiers?: boolean;
+  /** @default the job has none */
+  readonly batches?: Summary['batches'];
   /** Whether the job reuses outcomes. @default false */
   readonly reuses?: boolean;
   /** @default false */
@@ -333,6 +349,7 @@ export function summarise(parts: SummaryParts): StoredSummary {
       tiers: tiersIn(tally, parts.prices),
       saved: savedIn(tally, parts.prices),
     }),
+    ...(parts.batches && { batches: parts.batches }),
     filters: tally.filters,
     errors: tally.errors,
     ...(tally.samples !== undefined && { error_samples: tally.samples }),
@@ -465,7 +482,10 @@ export function paidFor(
 ): number | null {
   const { usage, endpoints: used = {} } = tally;
   if (byEndpoint === undefined)
-    return prices && rounded(costOf(usage, prices) - (savedIn(tally, prices) ?? 0), 6);
+    return (
+      prices &&
+      rounded(costOf(usage, prices) - (savedIn(tally, prices) ?? 0) - (paidElsewhere(tally, prices) ?? 0), 6)
+    );
   return byEndpoint.reduce<number | null>((sum, { name, prices: own }) => {
     if (sum === null || own === null) return null;
     return rounded(sum + costOf(used[name]?.usage ?? NO_TOKENS, own), 6);
@@ -488,9 +508,15 @@ const endpointsIn = (
 /** What a tier costs where the prices do not say, as a factor of them. */
 const USUAL_FACTOR = 0.5;
 
-/** The service may name tiers of which the prices know nothing. */
-export const factorOf = (tier: string | undefined, prices: Prices | null): number =>
-  tier === 'flex' || tier === 'batch' ? (prices?.[tier] ?? USUAL_FACTOR) : 1;
+/** The service may name tiers of which the prices know nothing. What was done before was a batch, mostly. */
+export function factorOf(tier: string | undefined, prices: Prices | null): number {
+  if (tier === 'flex') return prices?.flex ?? USUAL_FACTOR;
+  return tier === 'batch' || tier === 'done' ? (prices?.batch ?? USUAL_FACTOR) : 1;
+}
+
+/** For answers of `input.done`, before this run; null without prices. */
+export const paidElsewhere = ({ tiers = {} }: Pick<Tally, 'tiers'>, prices: Prices | null): number | null =>
+  prices && rounded(costOf(tiers['done']?.usage ?? NO_TOKENS, prices) * factorOf('done', prices), 6);
 
 const tiersIn = ({ tiers = {} }: Tally, prices: Prices | null): NonNullable<Summary['tiers']> =>
   Object.fromEntries(

@@ -117,7 +117,13 @@ const SAMPLES = { codes: 20, characters: 300 } as const;
 export const rowsCalled = (of: {
   readonly rows: RowCounts;
   readonly reused?: Pick<ReusedCounts, 'copied' | 'carried'>;
-}): number => of.rows.total - of.rows.skipped - (of.reused?.copied ?? 0) - (of.reused?.carried ?? 0);
+  readonly tiers?: { readonly [name: string]: { readonly rows: number } };
+}): number =>
+  of.rows.total -
+  of.rows.skipped -
+  (of.reused?.copied ?? 0) -
+  (of.reused?.carried ?? 0) -
+  (of.tiers?.['done']?.rows ?? 0);
 
 export const NO_USAGE: Usage = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
 
@@ -189,8 +195,8 @@ export function fold(tally: Tally, ended: Iterable<CountedRow>): Tally {
     const used = answered?.usage ?? null;
     if (outcome.endpoint !== undefined)
       endpoints.add(outcome.endpoint, isAnswered, outcome.endpoints ?? { [outcome.endpoint]: used });
-    if (answered?.tier !== undefined)
-      tiers.add(answered.tier, isAnswered, answered.tiers ?? { [answered.tier]: used });
+    const tier = answered?.tier ?? outcome.elsewhere;
+    if (tier !== undefined) tiers.add(tier, isAnswered, answered?.tiers ?? { [tier]: used });
     if (outcome.status === 'failed') continue;
 
     prompt.add(outcome.filters.prompt);

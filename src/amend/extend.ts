@@ -30,7 +30,7 @@ export async function extendOutput(settings: Settings, context: OfflineContext):
           );
           return null;
         }
-        await assertSameLayout(path, plan.format);
+        await assertSameLayout(path, plan.format, settings.output.format);
         const { review } = outputFiles(path);
         if (!(await isUntouched(review, plan, settings))) throw reviewInUse(review);
         return { target, input, plan, settings: job, replacing: null };

@@ -1,13 +1,19 @@
 import { UsageError } from '../core/errors.js';
+import { batch, isResultLine } from '../output/batch.js';
+import { jsonl } from '../output/jsonl.js';
 import { isBlank, outputAt, readOutput, recordsWithEnds } from '../output/reader.js';
-import type { RecordFormat } from '../output/record.js';
+import type { OutputFormat, RecordFormat } from '../output/record.js';
 import { PARTS } from '../output/result-columns.js';
 
 /** @throws UsageError when the job writes other columns than the records that stay */
-export async function assertSameLayout(output: string, records: RecordFormat): Promise<void> {
+export async function assertSameLayout(
+  output: string,
+  records: RecordFormat,
+  format: OutputFormat,
+): Promise<void> {
   const [there, now] = outputAt(output).format.hasHeader
     ? [await headerOf(output), records.header]
-    : [await membersIn(output), membersText(PARTS.filter((part) => records.parts.has(part)))];
+    : [await membersIn(output, format), membersText(PARTS.filter((part) => records.parts.has(part)))];
   if (there === null || there === now) return;
   const [was, is] = [there, now].map((text) => (text.split('\n')[0] ?? '').trimEnd().split(','));
   const only = (names: readonly string[] = [], others: readonly string[] = []): string =>
@@ -33,9 +39,17 @@ async function headerOf(path: string): Promise<string> {
 }
 
 /** Null for an output without records. @throws UsageError `output_edited` */
-async function membersIn(path: string): Promise<string | null> {
-  for await (const [record] of readOutput(outputAt(path)))
-    if (record !== undefined) return membersText(record.names());
+async function membersIn(path: string, format: OutputFormat): Promise<string | null> {
+  for await (const [record] of readOutput(outputAt(path))) {
+    if (record === undefined) continue;
+    const [was, is] = [isResultLine(record.bytes) ? batch.name : jsonl.name, format.name];
+    if (was === is) return membersText(record.names());
+    throw new UsageError(
+      'output_layout',
+      `${path} was written with output.format: ${was}, and the job has ${is} now`,
+      `Set output.format: ${was} in the job, or run it again with --overwrite.`,
+    );
+  }
   return null;
 }
 

@@ -78,7 +78,7 @@ async function retry(
   const { settings, job, target, before, input, plan } = parts;
   const { path, format } = settings.output;
   const { files, renamed, unfinished } = target;
-  if (!renamed) await assertSameLayout(path, plan.format);
+  if (!renamed) await assertSameLayout(path, plan.format, format);
   // Killed after the output was named: nothing is left to call.
   const chosen = renamed ? null : await chooseRows(job, selection, plan.format, signal);
   const numbers = chosen?.numbers ?? [];

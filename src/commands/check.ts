@@ -10,11 +10,14 @@ import { checkJob } from '../run/check/check-job.js';
 import { type CheckReport, checkExitCode } from '../run/check/check-report.js';
 import { assertProgram } from '../run/on-finish.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
-import { BY, CONCURRENCY, openJob, SAMPLE, SEED, SET, wholeNumber } from './job.js';
+import { BY, CONCURRENCY, DONE, openJob, SAMPLE, SEED, SET, wholeNumber } from './job.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
 interface Options
-  extends Pick<RunFlags, 'input' | 'format' | 'limit' | 'sample' | 'seed' | 'by' | 'concurrency' | 'set'> {
+  extends Pick<
+    RunFlags,
+    'input' | 'done' | 'format' | 'limit' | 'sample' | 'seed' | 'by' | 'concurrency' | 'set'
+  > {
   readonly json?: boolean;
   readonly quiet?: boolean;
 }
@@ -46,6 +49,7 @@ export function checkCommand(exit: Exit): Command {
     )
     .option(...CONCURRENCY)
     .option(...SET)
+    .option(...DONE)
     .option('--limit <n>', 'only the first n rows', wholeNumber)
     .option(...SAMPLE)
     .option(...SEED)

@@ -1,6 +1,7 @@
 import { Command, Option } from 'commander';
 import { type Environment, readEnvironment } from '../config/environment.js';
 import { errorText, UsageError } from '../core/errors.js';
+import { BATCH_FAULTS, type BatchFaults } from '../emulator/batches/settings.js';
 import { disturbanceNamed, FAULT_NAMES } from '../emulator/disturbance.js';
 import { type FaultRate, readFaultScript } from '../emulator/fault-plan.js';
 import { THRESHOLDS, type Threshold } from '../emulator/filter.js';
@@ -14,6 +15,7 @@ import { ESTIMATES, type QuotaEstimate } from '../emulator/quota.js';
 import { HINTS, type Hint } from '../emulator/refusal.js';
 import { type Emulator, startEmulator } from '../emulator/server.js';
 import { CALLABLE_MODELS, modelOf } from '../service/catalogue.js';
+import { badOption, batchOptions, nameAndShare, number, whole } from './emulator-options.js';
 
 const EXAMPLES = `
 Examples:
@@ -46,6 +48,16 @@ Examples:
   an outage from the 100th request to the 200th, out of a file:
   $ echo '[{from: 100, to: 200, fault: 503}]' > outage.yaml &&
       promptmill emulate --script outage.yaml
+
+  hosted batches that take a minute; some lose the answer of their creation,
+  some of their requests have no line:
+  $ promptmill emulate --batch-seconds 60 --batch-fail lost-create:0.5 \\
+      --batch-fail holes:0.01
+
+Faults of --batch-fail, each with its share of:
+${Object.entries(BATCH_FAULTS)
+  .map(([kind, what]) => `  ${kind.padEnd(15)}${what}`)
+  .join('\n')}
 
 GET /stats tells what it received. It also answers as a plain server does: POST
 /v1/completions and /v1/chat/completions with a bearer key and the model in the
@@ -150,6 +162,9 @@ interface Flags {
   readonly filterCompletionRate: number;
   readonly fail?: readonly FaultRate[];
   readonly script?: string;
+  readonly batchSeconds: number;
+  readonly batchTokens?: number;
+  readonly batchFail?: BatchFaults;
 }
 
 /** The defaults: the pace of the service, and no faults. */
@@ -161,6 +176,8 @@ export function addEmulatorOptions(command: Command): Command {
   const reasoning = 'tokens that each chat answer spends on reasoning; the model refuses max_tokens then';
   const flex =
     'share of the calls with service_tier flex that find capacity; the others are refused at no cost';
+  const [seconds, faults] = batchOptions();
+  const enqueued = 'prompt tokens of a model in all batches that have not ended; more fail their check';
   const estimate = 'full: prompt tokens + max_tokens × best_of; or max_tokens alone';
   return command
     .optionsGroup('Where:')
@@ -197,7 +214,11 @@ export function addEmulatorOptions(command: Command): Command {
     .addOption(number('--filter-completion-rate <share>', 'cut this share of completions', [0, 1], 0))
     .optionsGroup('Faults:')
     .option('--fail <fault:share>', `a fault by chance, may be repeated; ${FAULT_NAMES}`, faultRate)
-    .option('--script <file>', 'faults for chosen requests or prompts, as YAML or JSON');
+    .option('--script <file>', 'faults for chosen requests or prompts, as YAML or JSON')
+    .optionsGroup('Hosted batches:')
+    .addOption(seconds)
+    .addOption(whole('--batch-tokens <n>', enqueued, [1, MOST]))
+    .addOption(faults);
 }
 
 /** @throws UsageError when the fault script cannot be read */
@@ -234,6 +255,11 @@ export function emulatorOptions(
     },
     faults: flags.fail ?? [],
     script: flags.script === undefined ? [] : readFaultScript(flags.script),
+    batches: {
+      seconds: flags.batchSeconds,
+      enqueuedTokens: flags.batchTokens ?? null,
+      faults: flags.batchFail ?? {},
+    },
   };
 }
 
@@ -246,27 +272,6 @@ const threshold = (flags: string, description: string): Option =>
 /** Most requests or tokens per minute. */
 const MOST = 1_000_000_000;
 
-type Range = readonly [least: number, most: number];
-
-const whole = (flags: string, description: string, range: Range, preset?: number): Option =>
-  number(flags, description, range, preset, true);
-
-function number(
-  flags: string,
-  description: string,
-  [least, most]: Range,
-  preset?: number,
-  isWhole = false,
-): Option {
-  const option = new Option(flags, description).default(preset);
-  return option.argParser((text) => {
-    const value = text.trim() === '' ? Number.NaN : Number(text);
-    if (value >= least && value <= most && (!isWhole || Number.isInteger(value))) return value;
-    const expected = `a ${isWhole ? 'whole ' : ''}number from ${least} to ${most}`;
-    throw badOption(option.long ?? flags, text, expected);
-  });
-}
-
 function deployment(text: string, others: Readonly<Record<string, string>> = {}) {
   const [name = '', model = ''] = text.split('=', 2);
   if (name !== '' && modelOf(model)) return { ...others, [name]: model };
@@ -274,23 +279,15 @@ function deployment(text: string, others: Readonly<Record<string, string>> = {})
 }
 
 function faultRate(text: string, others: readonly FaultRate[] = []): FaultRate[] {
-  const [, name = '', rate = ''] = /^([\w-]+):(\d*\.?\d+)$/.exec(text) ?? [];
+  const { name, share: rate } = nameAndShare(text);
   const fault = disturbanceNamed(name);
-  if (!fault || Number(rate) > 1) {
+  if (!fault || rate === null) {
     throw badOption('--fail', text, `a fault and its share, such as 500:0.02; faults are ${FAULT_NAMES}`);
   }
-  const rates = [...others, { fault, rate: Number(rate) }];
+  const rates = [...others, { fault, rate }];
   // Decimal fractions that add up to 1 may come out slightly above it.
   if (rates.reduce((sum, { rate }) => sum + rate, 0) > 1 + 1e-9) {
     throw badOption('--fail', text, 'possible: all shares together are more than 1');
   }
   return rates;
-}
-
-function badOption(option: string, text: string, expected: string): UsageError {
-  return new UsageError(
-    'bad_option',
-    `${option} ${JSON.stringify(text)} is not ${expected}`,
-    'promptmill emulate --help explains the options.',
-  );
 }

@@ -11,7 +11,9 @@ import type { FoundOutput } from '../resume/finished-output.js';
 /** @throws UsageError for a job that cannot run, whatever its input */
 export function openJob(path: string, flags: RunFlags): OpenedJob {
   const environment = readEnvironment(process.env);
-  return openedJob(readJobFile(path, environment, flags.set), environment, flags);
+  // As a field of the job, it is in the summary, by which a retry knows the columns.
+  const done = flags.done?.length ? [`input.done=${JSON.stringify(flags.done)}`] : [];
+  return openedJob(readJobFile(path, environment, [...(flags.set ?? []), ...done]), environment, flags);
 }
 
 /** The job of a finished output, which says how to read its answers. */
@@ -53,6 +55,12 @@ export const CONCURRENCY = [
 export const SET = [
   '--set <path=value>',
   'another value for a field of the job file: parameters.temperature=0.7; may be repeated',
+  repeated,
+] as const;
+
+export const DONE = [
+  '--done <file>',
+  'answers that are known already: results of a hosted batch, or an earlier output; may be repeated',
   repeated,
 ] as const;
 

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { Command } from 'commander';
 import { failedCodes, retryCommandFor } from '../account/retry-command.js';
 import { invalidIn, type StoredSummary, summaryText } from '../account/summary.js';
@@ -19,8 +20,9 @@ import type { OfflineContext } from '../run/run-context.js';
 import { INPUT_FORMAT_NAMES } from '../source/format.js';
 import { withoutPassword } from '../store/address.js';
 import { QUEUE_FORMS } from '../store/open.js';
+import { batchOptions } from './emulator-options.js';
 import type { UnderWay } from './exit-message.js';
-import { BY, CONCURRENCY, openJob, SAMPLE, SEED, SET, wholeNumber } from './job.js';
+import { BY, CONCURRENCY, DONE, openJob, SAMPLE, SEED, SET, wholeNumber } from './job.js';
 import { createLog } from './log.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
@@ -52,6 +54,7 @@ interrupted.
 `;
 
 export function runCommand(exit: Exit, underWay: UnderWay): Command {
+  const [seconds, faults] = batchOptions();
   return new Command('run')
     .description('run a job here, or continue its unfinished run')
     .argument('<job>', 'the job file, for example jobs/sentiment.yaml')
@@ -64,11 +67,14 @@ export function runCommand(exit: Exit, underWay: UnderWay): Command {
     .option('--queue <url>', `${QUEUE_FORMS} (default: embedded)`)
     .option(...CONCURRENCY)
     .option(...SET)
+    .option(...DONE)
     .option('--limit <n>', 'only the first n rows', wholeNumber)
     .option(...SAMPLE)
     .option(...SEED)
     .option(...BY)
     .option('--emulate', 'call an emulator of the service on this machine instead of the service')
+    .addOption(seconds.implies({ emulate: true }))
+    .addOption(faults.implies({ emulate: true }))
     .option('--no-work', 'leave the calls to `promptmill work` processes')
     .option('--restart', 'discard an unfinished run and start over')
     .option('--overwrite', 'replace a finished output')
@@ -202,6 +208,9 @@ async function print(
         ? [
             ['output', files.output],
             ['summary', files.summary],
+            ...(settings.output.format.isError && existsSync(files.errors)
+              ? [['errors', files.errors] as [string, string]]
+              : []),
             ...(forReview === null ? [] : [['review', forReview] as [string, string]]),
             ...(report === null ? [] : [['report', report] as [string, string]]),
           ]

@@ -103,8 +103,10 @@ export function variantsOf(jobPath: string, options: VariantOptions): Variants {
       const path = `${stem}.try-${slug}${ending}`;
       return flags.emulate ? marked(path, 'emulated') : path;
     };
-    const { output, reuse } = settings;
+    const { input, output, reuse } = settings;
     const own = {
+      // The variants would all have the same known answers.
+      input: { ...input, done: [] },
       output: { ...output, path: place(output.format.endings[0]), columns: null },
       reuse: {
         ...reuse,

@@ -1,5 +1,6 @@
+import { PlainCopies } from '../output/plain-copies.js';
 import type { LastRun } from '../resume/last-run.js';
-import { ComparedOutput, type OutputToCompare, onDisk, Spool } from './compared-output.js';
+import { ComparedOutput, type OutputToCompare, onDisk } from './compared-output.js';
 import { type Agreement, Comparison } from './comparison.js';
 import { Matching } from './matching.js';
 
@@ -16,7 +17,7 @@ export async function changeSince(
   by: string | null,
   signal: AbortSignal,
 ): Promise<Agreement> {
-  const spool = new Spool();
+  const copies = new PlainCopies();
   try {
     const before = await ComparedOutput.open(onDisk(last.output, last.summary));
     const after = await ComparedOutput.open(now);
@@ -26,7 +27,7 @@ export async function changeSince(
     const matching = new Matching(
       before.side(by),
       after.side(by),
-      () => spool.plain(last.output, signal),
+      () => copies.plain(last.output, signal),
       signal,
     );
     for await (const matches of matching.matches()) {
@@ -34,6 +35,6 @@ export async function changeSince(
     }
     return comparison.result().answered;
   } finally {
-    await spool.remove();
+    await copies.remove();
   }
 }

@@ -6,10 +6,11 @@ import { clipped, count, counted } from '../core/figures.js';
 import { valueText } from '../core/json.js';
 import { escapeFormula } from '../output/formula.js';
 import { isMarked } from '../output/output-name.js';
+import { PlainCopies } from '../output/plain-copies.js';
 import { assertFree, type RequestedFile, writeRequestedFile } from '../output/requested-file.js';
 import { columnsInTags } from '../prompt/template.js';
 import { type FinishedOutput, openFinished } from '../resume/finished-output.js';
-import { ComparedOutput, onDisk, Spool } from './compared-output.js';
+import { ComparedOutput, onDisk } from './compared-output.js';
 import { type Agreement, Comparison, type PartAgreement, type Transitions } from './comparison.js';
 import { type Differences, differencesOf } from './differences.js';
 import { type Match, Matching } from './matching.js';
@@ -106,12 +107,12 @@ export async function compareOutputs(
     changed: changed && { ...requestedFile('--output', '.csv', changed, read), like: [pathA, pathB] },
     page: page && { ...requestedFile('--html', '.html', page, read), like: [pathA, pathB] },
   };
-  const spool = new Spool();
+  const copies = new PlainCopies();
   try {
     const a = await ComparedOutput.open(onDisk(pathA, foundA.summary));
     const b = await ComparedOutput.open(onDisk(pathB, foundB.summary));
     const column = by ?? keyOfBoth(a, b);
-    const plainA = () => spool.plain(pathA, signal);
+    const plainA = () => copies.plain(pathA, signal);
     const notes = [...notesOf(foundA, column), ...notesOf(foundB, column)];
     const judge = await judgeOf(a, b, gold);
     const pass = new Pass(a, b, column, notes, judge, plainA, signal);
@@ -122,7 +123,7 @@ export async function compareOutputs(
     if (page && files.page) await writeRequestedFile(files.page, await page.render(report, pass.changed));
     return report;
   } finally {
-    await spool.remove();
+    await copies.remove();
   }
 }
 

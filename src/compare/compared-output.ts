@@ -1,19 +1,13 @@
-import { createWriteStream } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { pipeline } from 'node:stream/promises';
 import type { StoredSummary } from '../account/summary.js';
 import { answerReader } from '../answer/answer.js';
 import { readJobFile } from '../config/job-file.js';
 import type { NamedJob } from '../config/job-schema.js';
 import { type AnswerSpec, answerSpecSchema } from '../core/answer-spec.js';
-import { errorText, PromptmillError, UsageError } from '../core/errors.js';
+import { UsageError } from '../core/errors.js';
 import { count } from '../core/figures.js';
 import { isObject, parseJson, valueText } from '../core/json.js';
 import { unknownNames } from '../core/nearest.js';
 import { unescapeFormula } from '../output/formula.js';
-import { outputBytes, packingOf } from '../output/output-bytes.js';
 import {
   ANY_JOB,
   type Output,
@@ -239,32 +233,3 @@ export const onDisk = (path: string, summary: StoredSummary | null): OutputToCom
   settings: summary?.details.settings ?? {},
   summary,
 });
-
-/** Plain copies of packed outputs, for random access. */
-export class Spool {
-  #folder: string | null = null;
-
-  /** @throws UsageError when it cannot be unpacked, and the reason of the signal */
-  async plain(path: string, signal?: AbortSignal): Promise<string> {
-    if (packingOf(path) === null) return path;
-    try {
-      this.#folder ??= await mkdtemp(join(tmpdir(), 'promptmill-compare-'));
-      const copy = join(this.#folder, 'plain');
-      await pipeline(outputBytes(path), createWriteStream(copy, { mode: 0o600 }), { signal });
-      return copy;
-    } catch (error) {
-      if (error instanceof PromptmillError) throw error;
-      signal?.throwIfAborted();
-      throw new UsageError(
-        'output_not_unpacked',
-        `cannot unpack ${path} into ${tmpdir()}: ${errorText(error)}`,
-        'Free some space there, or name another folder with TMPDIR.',
-        { cause: error },
-      );
-    }
-  }
-
-  async remove(): Promise<void> {
-    if (this.#folder !== null) await rm(this.#folder, { recursive: true, force: true });
-  }
-}

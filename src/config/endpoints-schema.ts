@@ -106,7 +106,7 @@ export interface JobEndpoint {
   readonly prices: z.output<typeof pricesSchema> | null;
 }
 
-interface EndpointParts {
+export interface EndpointParts {
   readonly service: {
     readonly endpoints?: z.output<typeof endpointsSchema>;
     readonly deployment?: string | undefined;
@@ -114,7 +114,11 @@ interface EndpointParts {
     readonly model?: EndpointSpec['model'];
     readonly api_version: string;
     readonly style: EndpointSpec['style'];
-    readonly tier: 'online' | 'flex' | { readonly flex: string };
+    readonly tier:
+      | 'online'
+      | 'flex'
+      | 'batch'
+      | { readonly flex?: string | undefined; readonly batch?: string | undefined };
     readonly route: z.output<typeof routeSchema>;
   };
   readonly limits: {
@@ -134,7 +138,8 @@ export const TIMEOUT = { online: 120, flex: 900 } as const;
 /** `service.deployment` is a list of one. */
 export function endpointsOf({ service, limits }: EndpointParts): Several<JobEndpoint> {
   const { deployment = '', tier } = service;
-  const seconds = limits.timeout_seconds ?? TIMEOUT[tier === 'online' ? tier : 'flex'];
+  const isFlex = tier === 'flex' || (typeof tier === 'object' && tier.flex !== undefined);
+  const seconds = limits.timeout_seconds ?? TIMEOUT[isFlex ? 'flex' : 'online'];
   const one = { ...service, ...limits, deployment, name: deployment };
   const [first = { ...one, base_url: null, key: null, prices: undefined }, ...others] =
     service.endpoints ?? [];

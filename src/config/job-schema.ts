@@ -7,7 +7,7 @@ import { sentSchema } from '../answer/sent-schema.js';
 import type { AnswerSpec } from '../core/answer-spec.js';
 import { either } from '../core/errors.js';
 import { type Parameters, ROLES } from '../core/model.js';
-import { OUTPUT_ENDINGS } from '../output/format.js';
+import { OUTPUT_ENDINGS, OUTPUT_FORMATS } from '../output/format.js';
 import type { ReuseSettings } from '../prompt/reuse-keys.js';
 import { modelBehind, modelProblem } from '../service/catalogue.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
@@ -30,6 +30,7 @@ import { cronProblem, timezoneProblem } from './cron.js';
 import {
   endpointFields,
   endpointProblems,
+  type EndpointParts,
   endpointsOf,
   endpointsSchema,
   pricesSchema,
@@ -61,23 +62,43 @@ const A_DURATION = 'must be a duration such as 90s, 30m or 8h';
 /** A duration such as `90s`, `30m`, `8h` or `1h30m`; see {@link durationMs}. */
 const durationSchema = z.string(A_DURATION).regex(/^(?=\d)(\d+h)?(\d+m)?(\d+s)?$/, A_DURATION);
 
-const A_TIER = 'must be online, flex, or a longest time in flex such as { flex: 20m }';
-const NO_BATCH = 'must be online or flex, as batches are not built yet';
+const A_TIER =
+  'must be online, flex, batch, or longest times in them such as { batch: 6h } or { batch: 6h, flex: 20m }';
 
 const tierSchema = z
   .union(
     [
-      z.enum(['online', 'flex'], A_TIER),
-      z.strictObject({ flex: durationSchema, batch: z.never(NO_BATCH).optional() }),
+      z.enum(['online', 'flex', 'batch'], A_TIER),
+      z
+        .strictObject({ batch: durationSchema.optional(), flex: durationSchema.optional() })
+        .refine(({ batch, flex }) => batch !== undefined || flex !== undefined, A_TIER),
     ],
-    { error: ({ input }) => (input === 'batch' ? NO_BATCH : A_TIER) },
+    { error: A_TIER },
   )
   .default('online')
   .describe(
-    'In the chat operation: what an answer costs, and how soon it comes. flex: half the price, slower, and refused at no cost while the service has no ' +
-      'capacity; a refused row is tried again, and goes online where limits.deadline needs it. { flex: 20m }: at most so long in it, from its first ' +
-      'call on, then online. Default: online.',
+    'What an answer costs, and how soon it comes. flex (of the chat operation): half the price, slower, and refused at no cost while the service has no ' +
+      'capacity; a refused row is tried again, and goes online where limits.deadline needs it. batch: half the price, within 24 hours, in files that the ' +
+      'service works through; what has no answer there is called. { batch: 6h, flex: 20m }: at most so long in each, from its first batch or call on, ' +
+      'then online. Default: online.',
   );
+
+const batchLimitsSchema = z
+  .strictObject({
+    requests: whole(1, 100_000).default(50_000).describe('Most requests of an input file. Default: 50000.'),
+    megabytes: z
+      .number()
+      .positive()
+      .max(1_000)
+      .default(200)
+      .describe('Largest size of an input file, in MB. Default: 200.'),
+    tokens: whole(1, 2 ** 40)
+      .optional()
+      .describe('Most prompt tokens of an input file. Default: no limit.'),
+    at_once: whole(1, 100).default(4).describe('Most batches at the service at once. Default: 4.'),
+  })
+  .prefault({})
+  .describe('Input files of service.tier: batch.');
 
 const PATHS = either(OPERATIONS.map(({ path }) => path));
 
@@ -150,6 +171,13 @@ const inputSchema = z.strictObject({
     .describe(
       "Carry over what the job's last finished run answered for the same id and the same request, instead of calling " +
         'again: column carried_from. Default: false.',
+    ),
+  done: z
+    .union([text, z.array(text)], 'must be a path or a list of paths')
+    .optional()
+    .describe(
+      'Files with answers that are known already, which are not called again: results of a hosted batch and its error file, output of vllm ' +
+        'run-batch, or an earlier output. A line belongs to the row with its custom_id, else id, else number. Column tier says done. Default: none.',
     ),
   id: text
     .optional()
@@ -351,6 +379,13 @@ const outputSchema = z.strictObject({
       `The output file, ${OUTPUT_ENDINGS}; {{date}} and {{run}} are filled in; "-" is standard output. ` +
         'Default: out/<job name> with the kind of the input.',
     ),
+  format: z
+    .enum(OUTPUT_FORMATS.map(({ name }) => name))
+    .optional()
+    .describe(
+      'batch: lines as the results of a batch have them, for programs that read those; the path ends in .jsonl. Default: by the ending ' +
+        'of the path.',
+    ),
   columns: z
     .array(text)
     .min(1)
@@ -471,6 +506,7 @@ const limitsSchema = z.strictObject({
       'The first so many rows go ahead of the rest; when none of them has a usable answer, or fewer than answer.require asks for, ' +
         'the run stops. Default: none.',
     ),
+  batch: batchLimitsSchema,
   give_up_after: durationSchema
     .default('1h')
     .describe(
@@ -779,11 +815,11 @@ function operationProblems(parts: OperationParts) {
           ),
         ]
       : []),
-    ...(isTiered && !operation.hasTiers
+    ...(isTiered && flexOf(service) !== null && !operation.hasTiers
       ? [
           problem(
             'service.tier',
-            'needs service: { operation: chat }: text completions have one tier, so take it out',
+            'needs service: { operation: chat }: text completions have no flex tier, so take it out',
             service.tier,
           ),
         ]
@@ -947,17 +983,18 @@ export const jobSchema = jobFileSchema.transform((file) => {
     endpoint: endpoints.map(({ spec }) => spec).reduce(narrower),
     endpoints,
     route: service.route,
-    /** Null: all calls are online. `forMs`: longest time in the flex tier, null for no end. */
-    flex:
-      service.tier === 'online'
-        ? null
-        : { forMs: typeof service.tier === 'object' ? durationMs(service.tier.flex) : null },
+    /** Null: no call asks for the flex tier. `forMs`: longest time in it, null for no end. */
+    flex: flexOf(service),
+    /** The same of the batch tier. */
+    batch: tierOf(service, 'batch'),
     input: {
       path: input.path,
       ...(format !== undefined && { format }),
       ...(encoding !== undefined && { encoding }),
       ...(delimiter !== undefined && { delimiter }),
       require,
+      /** Files with answers that are known. */
+      done: typeof input.done === 'string' ? [input.done] : (input.done ?? []),
     },
     reuse: { dedupe, onlyNew, id } satisfies ReuseSettings,
     prompt,
@@ -1000,6 +1037,13 @@ export const jobSchema = jobFileSchema.transform((file) => {
       budget: budgetOf(limits),
       /** Rows that run first and must be good enough; 0 for none. */
       canary: limits.canary ?? 0,
+      /** Most of an input file, and input files at once. */
+      batch: {
+        requests: limits.batch.requests,
+        bytes: limits.batch.megabytes * 1e6,
+        tokens: limits.batch.tokens ?? null,
+        atOnce: limits.batch.at_once,
+      },
     },
     /** May change between executions. */
     drift,
@@ -1016,6 +1060,16 @@ export type NamedJob = Job & {
   /** Other values for fields of the file, as `path=value`. */
   readonly set?: readonly string[];
 };
+
+type Tiered = Pick<EndpointParts['service'], 'tier'>;
+
+function tierOf({ tier }: Tiered, of: 'flex' | 'batch'): { readonly forMs: number | null } | null {
+  if (tier === of) return { forMs: null };
+  const time = typeof tier === 'object' ? tier[of] : undefined;
+  return time === undefined ? null : { forMs: durationMs(time) };
+}
+
+const flexOf = (service: Tiered) => tierOf(service, 'flex');
 
 const windowOf = (spec: EndpointSpec): number => modelBehind(spec)?.contextWindow ?? Number.POSITIVE_INFINITY;
 

@@ -9,7 +9,7 @@ import type { OriginColumn } from '../output/result-columns.js';
 import type { ReuseSettings, SharedOutcomes } from '../prompt/reuse-keys.js';
 import type { Budget } from '../pace/budget.js';
 import { mapped, type Several } from '../service/endpoint-spec.js';
-import { commonOperation } from '../service/operation.js';
+import { commonOperation, operationOf } from '../service/operation.js';
 import { listedLogprobs } from '../service/parameters.js';
 import { formatNamed, formatOfName } from '../source/format.js';
 import type { JobEndpoint } from './endpoints-schema.js';
@@ -22,6 +22,8 @@ export interface RunFlags {
   /** Other values for fields of the job file, as `path=value`. */
   readonly set?: readonly string[] | undefined;
   readonly input?: string | undefined;
+  /** In place of the job's `input.done`. */
+  readonly done?: readonly string[] | undefined;
   readonly format?: string | undefined;
   readonly output?: string | undefined;
   readonly queue?: string | undefined;
@@ -32,6 +34,10 @@ export interface RunFlags {
   readonly seed?: number | undefined;
   readonly by?: string | undefined;
   readonly emulate?: boolean | undefined;
+  /** Seconds that a hosted batch of the emulator takes. */
+  readonly batchSeconds?: number | undefined;
+  /** Faults of the emulator's hosted batches, each with its share. */
+  readonly batchFail?: Readonly<Record<string, number>> | undefined;
   readonly work?: boolean | undefined;
   readonly restart?: boolean | undefined;
   readonly overwrite?: boolean | undefined;
@@ -56,7 +62,7 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
   const { most, untilAnswered } = callsAtOnce(flags.concurrency ?? limits.concurrency);
   const inputPath = flags.input ?? input.path;
   const format = flags.format === undefined ? input.format : formatNamed(flags.format).name;
-  const usualOutput = defaultOutput(name, format, inputPath);
+  const usualOutput = defaultOutput(name, output.format ?? format, inputPath);
   const outputPath = placeFor(flags.output ?? output.path ?? usualOutput, flags);
   const namedOutput = output.path === undefined || output.path === '-' ? usualOutput : output.path;
   const endpoints = mapped(job.endpoints, (each) => ({
@@ -84,7 +90,7 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
       ...output,
       /** With `{{date}}` and `{{run}}` still in it; `-` is standard output. */
       path: outputPath,
-      format: outputFormatOf(outputPath === '-' ? namedOutput : outputPath),
+      format: outputFormatOf(outputPath === '-' ? namedOutput : outputPath, output.format),
     }),
     reuse: Object.freeze({ ...said.reuse, ...NOTHING_SHARED }),
     limits: Object.freeze({
@@ -94,6 +100,8 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
       untilAnswered,
       chunkSize: limits.chunkSize ?? chunkSize(untilAnswered, limits.promptsPerRequest),
     }),
+    /** Whether rows may have another tier than online. */
+    hasTiers: said.flex !== null || said.batch !== null || input.done.length > 0,
     /** Null for a job without, and where those of its endpoints differ. */
     prices: isOneFor(endpoints) ? endpoints[0].prices : null,
     currency: currencyOf(endpoints),
@@ -105,6 +113,10 @@ export function settle(job: NamedJob, env: Environment, flags: RunFlags) {
     logLevel: logLevelOf(flags.logLevel ?? env.logLevel),
     /** Calls go to the emulator of this process; its queue and results are kept apart from real ones. */
     emulated: flags.emulate ?? false,
+    emulatedBatches: {
+      ...(flags.batchSeconds !== undefined && { seconds: flags.batchSeconds }),
+      ...(flags.batchFail !== undefined && { faults: flags.batchFail }),
+    },
     /** Whether this process makes calls; false leaves them to `promptmill work`. */
     work: flags.work ?? true,
     restart: flags.restart ?? false,
@@ -185,7 +197,7 @@ function placeFor(output: string, { emulate = false, retry }: RunFlags): string 
   );
 }
 
-/** The output of a job that names none: in the format of the input where outputs can have it. */
+/** The output of a job that names none. @param format its own, or that of the input where outputs can have it */
 export function defaultOutput(job: string, format: string | undefined, input: string): string {
   const name = format ?? formatOfName(input)?.name;
   const { endings } = OUTPUT_FORMATS.find((known) => known.name === name) ?? OUTPUT_FORMATS[0];
@@ -203,11 +215,18 @@ export function logLevelOf(value: string): LogLevel {
   );
 }
 
+/** Whole records for a program that reads them one by one, whatever the job says. */
+export const forReader = (output: Settings['output']): Settings['output'] => ({
+  ...output,
+  format: outputFormatOf('rows.jsonl'),
+  columns: null,
+});
+
 export type RecordSettings = Pick<
   Settings,
   | 'operations'
   | 'endpoints'
-  | 'flex'
+  | 'hasTiers'
   | 'gold'
   | 'goldMap'
   | 'goldParts'
@@ -221,7 +240,7 @@ export type RecordSettings = Pick<
 
 /** Writers and readers must use the same options: an input column named like a result is renamed. */
 export function recordOptions(job: RecordSettings): RecordedJob {
-  const { output, parameters } = job;
+  const { output, parameters, endpoints } = job;
   return {
     spec: job.answer,
     gold: goldColumns(job) ?? undefined,
@@ -229,11 +248,13 @@ export function recordOptions(job: RecordSettings): RecordedJob {
     select: output.columns ?? undefined,
     formulas: output.formulas,
     tellsMore: commonOperation(job.operations).tellsMore,
-    hasEndpoints: job.endpoints.length > 1,
-    hasTiers: job.flex !== null,
+    hasEndpoints: endpoints.length > 1,
+    hasTiers: job.hasTiers,
     origins: originColumns(job.reuse),
     answerSource: job.answerSource,
     probabilities: output.probabilities,
+    formOf: (endpoint) =>
+      operationOf((endpoints.find(({ spec: { name } }) => name === endpoint) ?? endpoints[0]).spec),
     logprobs: listedLogprobs(parameters) !== null || job.rowParameters.includes('logprobs'),
   };
 }

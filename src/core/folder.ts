@@ -32,7 +32,8 @@ export function makeFolder(path: string, mode = 0o777): void {
 
 export const makePrivateFolder = (path: string): void => makeFolder(path, PRIVATE);
 
-const OURS = /^(store(-\d+)?|board|pace|reuse|locks|schedule|serve(-emulated)?|stdin-[0-9a-f-]+(\.lock)?)$/;
+const OURS =
+  /^(store(-\d+)?|board|pace|reuse|batches|locks|schedule|serve(-emulated)?|stdin-[0-9a-f-]+(\.lock)?)$/;
 
 /**
  * Makes the state directory, or closes an existing one to everyone but its owner: it contains rows, prompts

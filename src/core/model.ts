@@ -30,7 +30,8 @@
  * - **endpoint**: an address with its deployment, keys, quota and prices; a job has one or several, and its queue is theirs.
  * - **lane**: what calls one endpoint, and decides when it may be called.
  * - **route**: the lanes that take rows from one line.
- * - **tier**: what a call costs and how soon it is served: `online`, or `flex` for less while there is capacity.
+ * - **tier**: what a call costs and how soon it is served: `online`, or `flex` for less while there is capacity. What was not
+ *   called by the run has one, too: `done` was paid before, `batch` was answered in a hosted batch.
  * - **permit**: the right to make one call at one moment; all workers share one line of permits per deployment.
  */
 
@@ -141,6 +142,10 @@ export type Origin =
  */
 export type AnswerSource = 'read' | 'repaired' | 'asked_again' | 'voted' | 'escalated';
 
+/** What was answered outside the calls of a run: in a file of `input.done`, or in a batch. */
+export const ELSEWHERE = ['done', 'batch'] as const;
+export type Elsewhere = (typeof ELSEWHERE)[number];
+
 interface Called {
   /** Attempts made for this row, from 1; waits for a quota do not count. 0 when nothing was sent. */
   readonly attempts: number;
@@ -152,6 +157,8 @@ interface Called {
   readonly endpoint?: string;
   /** Set when the row was asked again, and the job has several: the usage by endpoint. */
   readonly endpoints?: { readonly [name: string]: Usage };
+  /** The row's tier; absent for what a call of the run brought, which the ledger counts. */
+  readonly elsewhere?: Elsewhere;
   /** Set for a reused outcome: it has no usage, no latency and no attempts of its own. */
   readonly origin?: Origin;
   /** Set when the completion is not the row's first. Whether it was repaired only shows when it is read. */

@@ -9,7 +9,8 @@ const FIRST_CAPACITY = 2 ** 12;
 /** At three quarters, linear probing is still short. */
 const FULL = 0.75;
 
-const NOWHERE = -1;
+/** The offset of what has none. */
+export const NOWHERE = -1;
 
 interface Found {
   readonly row: number;

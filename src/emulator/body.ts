@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { Json } from '../core/model.js';
 import { MODELS } from '../service/catalogue.js';
 import type { Completions } from './completion.js';
@@ -12,6 +13,18 @@ export interface Envelope {
   readonly created: number;
   readonly model: string;
 }
+
+export const envelopeOf = (
+  called: EmulatedOperation,
+  request: CompletionRequest,
+  model: string,
+): Envelope => ({
+  called,
+  request,
+  id: `${called.idPrefix}${randomUUID().replaceAll('-', '')}`,
+  created: Math.floor(Date.now() / 1000),
+  model,
+});
 
 export function responseBody(completions: Completions, envelope: Envelope, filters: boolean): Body {
   const { called, request } = envelope;

@@ -3,7 +3,7 @@ import { isObject } from '../core/json.js';
 import type { Json } from '../core/model.js';
 import { requestParametersSchema } from '../service/parameters.js';
 import { invalidRequest, unsupportedParameter } from './refusal.js';
-import { checked, SENT, STREAM_OPTIONS } from './request.js';
+import { checked, METADATA, SENT, STREAM_OPTIONS } from './request.js';
 
 const part = z.strictObject({ type: z.literal('text'), text: z.string() });
 const content = z.union([z.string(), z.array(part).min(1)]);
@@ -64,11 +64,7 @@ const REQUEST = requestParametersSchema
     verbosity: choice('low', 'medium', 'high'),
     response_format: format.exactOptional(),
     service_tier: choice('auto', 'default', 'flex', 'priority', 'scale'),
-    metadata: z
-      .record(z.string().max(64), z.string().max(512))
-      .refine((pairs) => Object.keys(pairs).length <= 16)
-      .nullable()
-      .exactOptional(),
+    metadata: METADATA,
     store: z.boolean().nullable().exactOptional(),
     safety_identifier: z.string().exactOptional(),
     prompt_cache_key: z.string().exactOptional(),

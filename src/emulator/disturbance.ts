@@ -4,11 +4,11 @@ import { UNWANTED, type Unwanted } from './answers/unwanted.js';
 import { type Delivery, whole } from './delivery.js';
 import type { Body } from './operation.js';
 import {
+  type CalledModel,
   faultReply,
   garbage,
   type Hint,
   insufficientQuota,
-  type CalledModel,
   type Reply,
 } from './refusal.js';
 

@@ -1,9 +1,9 @@
-import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { parseJson } from '../core/json.js';
 import { randomFrom } from '../core/random.js';
 import { loadTokenizer } from '../prompt/tokens.js';
-import { type Envelope, responseBody, streamBodies } from './body.js';
+import type { BatchService } from './batches/routes.js';
+import { envelopeOf, responseBody, streamBodies } from './body.js';
 import { complete } from './completion.js';
 import { deliver, latencyOf, wait, whole } from './delivery.js';
 import { disturbed, inPlaceOfAnswer } from './disturbance.js';
@@ -19,11 +19,13 @@ export async function serve(
   request: IncomingMessage,
   response: ServerResponse,
   service: Service,
+  batches: BatchService,
 ): Promise<void> {
   const gone = new AbortController();
   response.once('close', () => gone.abort());
   const page = pageOf(request, service);
   if (page !== null) return deliver(whole({ status: 200, body: page }), response, gone.signal);
+  if (await batches.serve(request, response, gone.signal)) return;
   const leave = service.received.enter();
   try {
     const visit = await visited(request, service, gone.signal);
@@ -98,13 +100,7 @@ async function answer(
   // A stream begins with its first token and is paced from there on.
   await wait(latencyOf(latency, stream ? 0 : completions.longest, jitter), gone);
 
-  const envelope: Envelope = {
-    called,
-    request,
-    id: `${called.idPrefix}${randomUUID().replaceAll('-', '')}`,
-    created: Math.floor(Date.now() / 1000),
-    model: `${service.modelPrefix}${target.model.id}`,
-  };
+  const envelope = envelopeOf(called, request, `${service.modelPrefix}${target.model.id}`);
   const groups = stream ? streamBodies(completions, envelope, target.filters) : [];
   const events = [
     ...[...groups].map((bodies) => bodies.map((body) => `data: ${JSON.stringify(body)}\n\n`).join('')),

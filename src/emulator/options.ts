@@ -1,4 +1,5 @@
 import type { AnswerSpec } from '../core/answer-spec.js';
+import { BATCH_DEFAULTS, type BatchSettings, hitsOf } from './batches/settings.js';
 import { chat } from './chat.js';
 import { completions } from './completions.js';
 import type { Latency } from './delivery.js';
@@ -51,7 +52,9 @@ export interface EmulatorOptions extends Partial<Habits> {
   readonly faults?: readonly FaultRate[];
   /** @default none */
   readonly script?: readonly ScriptRule[];
-  /** Milliseconds, for the quota windows. @default the monotonic clock */
+  /** What hosted batches take, and what goes wrong with them. @default 5 seconds, and nothing */
+  readonly batches?: Partial<BatchSettings>;
+  /** Milliseconds, for the quota windows and the progress of batches. @default the monotonic clock */
   readonly clock?: () => number;
 }
 
@@ -79,6 +82,9 @@ const QUOTA: QuotaSettings = {
 /** @param told what the job reads from its answers; text when the job is unknown */
 export function serviceOf(options: EmulatorOptions, told: AnswerSpec) {
   const { keys = TEST_KEYS, seed = 1, flexCapacity = 1, flexRefusal = 429 } = options;
+  const clock = options.clock ?? (() => performance.now());
+  const batches = { ...BATCH_DEFAULTS, ...options.batches };
+  const startedAt = Date.now() - clock();
   let quota = { ...QUOTA, ...options.quota };
   const quotas = new Map<string, Quota>();
   const noRoom = { kind: 'reply', name: 'no-capacity', reply: noCapacity(flexRefusal) } as const;
@@ -103,7 +109,11 @@ export function serviceOf(options: EmulatorOptions, told: AnswerSpec) {
     },
     quotaHeaders: options.quotaHeaders ?? true,
     hint: options.hint ?? 'seconds',
-    clock: options.clock ?? (() => performance.now()),
+    clock,
+    /** The same clock, in milliseconds since 1970. */
+    now: () => startedAt + clock(),
+    batches,
+    batchFault: hitsOf(batches, seed),
     faults: new FaultPlan(options.faults ?? [], options.script ?? [], seed),
     /** Which calls of the flex tier find no capacity. Another seed: other faults do not go with it. */
     shortage: new FaultPlan(

@@ -156,13 +156,19 @@ export function operationNotSupported(model: string, operation: OperationName): 
   );
 }
 
+export const idNotFound = (what: 'file' | 'batch', id: string): Refusal =>
+  modelRefusal(404, null, `No ${what} found with id '${id}'.`, 'id');
+
+export const batchEnded = (status: string): Refusal =>
+  modelRefusal(409, null, `Cannot cancel a batch with status '${status}'.`);
+
 export const bodyTooLarge = (limit: number): Refusal =>
   gateway(413, '413', `The request body is larger than ${limit} bytes.`);
 
 export const mediaTypeNotSupported = (contentType: string): Refusal =>
   gateway(415, '415', `The content type ${contentType} is not supported; use application/json.`);
 
-export function bodyNotJson(operation: OperationName): Refusal {
+export function bodyNotJson(operation: string): Refusal {
   return invalidRequest(
     `We could not parse the JSON body of your request: the ${operation} operation expects a JSON object.`,
   );

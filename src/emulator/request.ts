@@ -1,14 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import * as z from 'zod';
 import type { Json } from '../core/model.js';
-import {
-  bodyNotJson,
-  bodyTooLarge,
-  invalidRequest,
-  mediaTypeNotSupported,
-  type OperationName,
-  type Refusal,
-} from './refusal.js';
+import { bodyNotJson, bodyTooLarge, invalidRequest, mediaTypeNotSupported, type Refusal } from './refusal.js';
 
 /** A request, checked and read; the same for every operation. */
 export interface CompletionRequest {
@@ -69,6 +62,13 @@ export const SENT = {
   stream: z.boolean().nullable().exactOptional(),
 };
 
+/** Pairs of the caller's own. */
+export const METADATA = z
+  .record(z.string().max(64), z.string().max(512))
+  .refine((pairs) => Object.keys(pairs).length <= 16)
+  .nullable()
+  .exactOptional();
+
 export const STREAM_OPTIONS = {
   stream_options: z.strictObject({ include_usage: z.boolean().exactOptional() }).nullable().exactOptional(),
 };
@@ -84,7 +84,7 @@ interface CommonFields {
 }
 
 /** @throws Refusal that names the first field that is wrong */
-export function checked<Fields>(schema: z.ZodType<Fields>, body: unknown, operation: OperationName): Fields {
+export function checked<Fields>(schema: z.ZodType<Fields>, body: unknown, operation: string): Fields {
   const read = schema.safeParse(body, { reportInput: true });
   if (read.success) return read.data;
   throw refusalOf(read.error.issues, operation);
@@ -114,7 +114,7 @@ export function commonOf({ model, user: _, stream, stream_options, ...shaping }:
 
 function refusalOf(
   [issue]: readonly z.core.$ZodIssue[],
-  operation: OperationName,
+  operation: string,
   within: readonly PropertyKey[] = [],
 ): Refusal {
   if (issue === undefined) return bodyNotJson(operation);

@@ -7,6 +7,7 @@ import type { EmulatedOperation } from './operation.js';
 import type { Service } from './options.js';
 import {
   apiVersionNotSupported,
+  type CalledModel,
   deploymentNotFound,
   keyRefused,
   operationNotSupported,
@@ -14,7 +15,6 @@ import {
   plainModelMissing,
   plainModelNotFound,
   plainOperationNotSupported,
-  type CalledModel,
   resourceNotFound,
   tokenRefused,
 } from './refusal.js';
@@ -46,7 +46,8 @@ export function routeOf({ method, url, headers }: IncomingMessage, service: Serv
   const path = pathOf(url);
   const plain = service.operations.find((one) => `${method} ${path}` === `POST /v1/${one.path}`);
   if (plain || `${method} ${path}` === `GET ${MODELS}`) {
-    if (!plain || !isKnown(bearerOf(headers), service)) throw plainKeyRefused();
+    if (!plain) throw plainKeyRefused();
+    checkPlainKey(headers, service);
     return { called: plain, target: null };
   }
   const [, segment, deployments, deployment, ...rest] = path.split('/').map(decoded);
@@ -54,13 +55,15 @@ export function routeOf({ method, url, headers }: IncomingMessage, service: Serv
   const isFound = method === 'POST' && segment === service.segment && deployments === 'deployments';
   if (!isFound || !called || deployment === undefined) throw resourceNotFound();
   checkKey(headers, service);
-  const query = new URLSearchParams(url?.split('?', 2)[1]);
-  return { called, target: serviceTarget(deployment, called, query, service) };
+  const version = queryOf(url).get('api-version');
+  return { called, target: serviceTarget(deployment, called, version, service) };
 }
 
 const MODELS = '/v1/models';
 
-const pathOf = (url = ''): string => url.split('?', 1)[0] ?? '';
+export const pathOf = (url = ''): string => url.split('?', 1)[0] ?? '';
+
+export const queryOf = (url = ''): URLSearchParams => new URLSearchParams(url.split('?', 2)[1]);
 
 /** @throws Refusal */
 export function plainTarget(name: string | null, called: EmulatedOperation, service: Service): Target {
@@ -71,19 +74,15 @@ export function plainTarget(name: string | null, called: EmulatedOperation, serv
   return { style: 'plain', deployment: name, model, filters: false, subject: name, operation: called.name };
 }
 
-function serviceTarget(
+/** @throws Refusal */
+export function serviceTarget(
   deployment: string,
   called: EmulatedOperation,
-  query: URLSearchParams,
+  requested: string | null,
   service: Service,
 ): Target {
-  const requested = query.get('api-version');
-  if (!requested) throw resourceNotFound();
   // Conversations came with later versions than the documented ones.
-  const isLater = called.models === 'conversation' && /^\d{4}-\d\d-\d\d(-preview)?$/.test(requested);
-  const version = API_VERSIONS.get(requested) ?? (isLater ? { filters: true } : null);
-  if (!version) throw apiVersionNotSupported();
-
+  const version = versionOf(requested, called.models === 'conversation');
   const model = modelBehind(deployment, called, service);
   if (!model) throw deploymentNotFound();
   if (model.type !== called.models) throw operationNotSupported(model.id, called.name);
@@ -92,9 +91,18 @@ function serviceTarget(
     deployment,
     model,
     filters: version.filters,
-    subject: requested,
+    subject: version.name,
     operation: called.name,
   };
+}
+
+/** @param later whether other versions than the documented ones serve it. @throws Refusal */
+export function versionOf(name: string | null, later: boolean): { name: string; filters: boolean } {
+  if (!name) throw resourceNotFound();
+  const isLater = later && /^\d{4}-\d\d-\d\d(-preview)?$/.test(name);
+  const version = API_VERSIONS.get(name) ?? (isLater ? { filters: true } : null);
+  if (!version) throw apiVersionNotSupported();
+  return { name, ...version };
 }
 
 /** Most conversation models have names of their own: any name is one. */
@@ -114,7 +122,13 @@ function decoded(segment: string): string {
   }
 }
 
-function checkKey(headers: IncomingHttpHeaders, service: Service): void {
+/** @throws Refusal */
+export function checkPlainKey(headers: IncomingHttpHeaders, service: Service): void {
+  if (!isKnown(bearerOf(headers), service)) throw plainKeyRefused();
+}
+
+/** @throws Refusal */
+export function checkKey(headers: IncomingHttpHeaders, service: Service): void {
   const key = headers['api-key'];
   if (typeof key === 'string') {
     if (!isKnown(key, service)) throw keyRefused();

@@ -1,5 +1,6 @@
 import { createServer } from 'node:http';
 import type { AnswerSpec } from '../core/answer-spec.js';
+import { batchService } from './batches/routes.js';
 import { serve } from './exchange.js';
 import { type EmulatorOptions, serviceOf, TEST_KEYS } from './options.js';
 import type { QuotaSettings } from './quota.js';
@@ -29,8 +30,9 @@ export async function startEmulator(
 ): Promise<Emulator> {
   const host = options.host ?? '127.0.0.1';
   const service = serviceOf(options, told);
+  const batches = batchService(service);
   const server = createServer((request, response) => {
-    void serve(request, response, service);
+    void serve(request, response, service, batches);
   });
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
@@ -43,10 +45,12 @@ export async function startEmulator(
     keys: options.keys ?? TEST_KEYS,
     stats: () => service.received.stats,
     setQuota: (quota) => service.setQuota(quota),
-    close: () =>
-      new Promise((resolve) => {
+    async close() {
+      await new Promise<void>((resolve) => {
         server.close(() => resolve());
         server.closeAllConnections();
-      }),
+      });
+      await batches.close();
+    },
   };
 }

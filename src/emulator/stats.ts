@@ -8,17 +8,23 @@ export interface Visit {
   readonly prompts: readonly string[];
   readonly fault?: string | undefined;
   readonly limited?: 'requests' | 'tokens';
-  readonly isBlocked?: boolean;
-  readonly completions?: Completions;
+  readonly isBlocked?: boolean | undefined;
+  readonly completions?: Completions | undefined;
   /** That answers; `null` for operations without tiers. */
   readonly tier?: string | null;
 }
+
+/** What a batch answered to one of its requests. */
+export type BatchedAnswer = Pick<Visit, 'prompts' | 'fault' | 'isBlocked' | 'completions'>;
 
 type Usage = { prompt_tokens: number; completion_tokens: number; total_tokens: number };
 
 type TierUsage = Usage & { answered: number; cached_tokens: number; reasoning_tokens: number };
 
-/** What an emulator received and answered. All counts are of requests to its operations. */
+/**
+ * What an emulator received and answered. Requests inside batches count for their prompts, answers and usage; all
+ * other counts are of requests to its operations.
+ */
 export interface Stats {
   readonly requests: number;
   /** Status → responses that began with it. */
@@ -34,7 +40,7 @@ export interface Stats {
   readonly usage: Readonly<Usage>;
   /** Tokens of answers that were generated but not sent completely: billed for nothing. */
   readonly lost_usage: Readonly<Usage>;
-  /** Tier → the part of `answered` and `usage` that are its conversations. */
+  /** Tier → the part of `answered` and `usage` that are its conversations; `batch` has completions too. */
   readonly by_tier: Readonly<Record<string, Readonly<TierUsage>>>;
   /** Requests refused by the quota, by the limit that refused them. */
   readonly rate_limited: { readonly requests: number; readonly tokens: number };
@@ -43,6 +49,8 @@ export interface Stats {
   /** Callers that hung up before an answer began. */
   readonly abandoned: number;
   readonly largest_concurrency: number;
+  /** Batches that were created, and their requests once they have passed the check. */
+  readonly batches: { readonly created: number; readonly requests: number };
 }
 
 /** Grows by about 50 bytes per distinct prompt. */
@@ -62,6 +70,7 @@ export class RequestStats {
     filtered: { prompts: 0, completions: 0 },
     abandoned: 0,
     largest_concurrency: 0,
+    batches: { created: 0, requests: 0 },
   };
 
   /** @returns call it when the request has ended */
@@ -74,18 +83,39 @@ export class RequestStats {
     };
   }
 
-  add({ delivery, prompts, fault, limited, isBlocked = false, completions, tier = null }: Visit): void {
+  add({ delivery, prompts, fault, limited, isBlocked, completions, tier = null }: Visit): void {
     const counted = this.#counted;
     const status = statusOf(delivery);
     if (status !== null) count(this.#byStatus, String(status));
-    if (fault !== undefined) count(this.#byFault, fault);
     if (status === null && fault === undefined) counted.abandoned += 1;
+    if (limited) counted.rate_limited[limited] += 1;
+    const isWhole = delivery.kind === 'whole' || delivery.kind === 'stream';
+    this.#addAnswer({ prompts, fault, isBlocked, completions }, isWhole, tier);
+  }
+
+  addBatched(answer: BatchedAnswer): void {
+    this.#addAnswer(answer, true, 'batch');
+  }
+
+  batchCreated(): void {
+    this.#counted.batches.created += 1;
+  }
+
+  batchChecked(requests: number): void {
+    this.#counted.batches.requests += requests;
+  }
+
+  #addAnswer(
+    { prompts, fault, isBlocked, completions }: BatchedAnswer,
+    isWhole: boolean,
+    tier: string | null,
+  ): void {
+    const counted = this.#counted;
+    if (fault !== undefined) count(this.#byFault, fault);
     counted.prompts += prompts.length;
     for (const prompt of prompts) this.#distinct.add(fingerprintOf(prompt));
-    if (limited) counted.rate_limited[limited] += 1;
     if (isBlocked) counted.filtered.prompts += 1;
     if (!completions) return;
-    const isWhole = delivery.kind === 'whole' || delivery.kind === 'stream';
     if (isWhole) {
       counted.answered += 1;
       const cut = completions.choices.filter(({ finishReason }) => finishReason === 'content_filter');

@@ -2,8 +2,8 @@ import * as z from 'zod';
 import { whole } from '../config/numbers.js';
 import { either, PromptmillError, UsageError } from '../core/errors.js';
 import { clipped } from '../core/figures.js';
-import { nearest } from '../core/nearest.js';
 import { STATUSES } from '../core/model.js';
+import { nearest } from '../core/nearest.js';
 
 /** One for each option: a wrong one by a caller in JavaScript, who has no types, is refused with a sentence. */
 type Checks<Options> = { readonly [Name in keyof Required<Options>]: z.ZodType };

@@ -1,9 +1,9 @@
 import { PassThrough } from 'node:stream';
 import type { Summary } from '../account/summary.js';
+import { forReader } from '../config/settings.js';
 import { StopError, UsageError } from '../core/errors.js';
 import { Halt } from '../core/halt.js';
 import type { Json } from '../core/model.js';
-import { outputFormatOf } from '../output/format.js';
 import type { RunResult as PipelineResult } from '../run/pipeline.js';
 import { begin, flagsOf, type RunOptions, type Work } from './begin.js';
 import type { Job } from './job.js';
@@ -102,7 +102,7 @@ async function runToFile(job: Job<unknown> | string, options: FileRunOptions): P
 
 function rowsOf(job: Job<unknown> | string, options: RowRunOptions): Results<unknown> {
   const opened = open(job, options, { ...flagsOf(options), output: '-' });
-  const output = { ...opened.settings.output, format: outputFormatOf('rows.jsonl'), columns: null };
+  const output = forReader(opened.settings.output);
   const settings = { ...opened.settings, output };
   let summary: Promise<Summary> | null = null;
   const halt = new Halt();

@@ -62,7 +62,10 @@ export const variablesOf = (endpoints: readonly JobEndpoint[]): readonly string[
 ];
 
 /** Each has an emulator of its own: deployments of one name may hold different models. */
-async function emulated({ endpoints, answer }: Settings, say: (line: string) => void): Promise<Service> {
+async function emulated(
+  { endpoints, answer, emulatedBatches: batches }: Settings,
+  say: (line: string) => void,
+): Promise<Service> {
   // Loaded only here: a run on the service does not need it.
   const { startEmulator } = await import('../emulator/server.js');
   const started = mapped(endpoints, async (each) => {
@@ -71,7 +74,7 @@ async function emulated({ endpoints, answer }: Settings, say: (line: string) => 
     const model = (known ?? assumedModel(operationOf(each.spec))).id;
     if (known === null)
       say(`the emulator answers for ${deployment} as ${model} would; service.model names another model`);
-    const options = { deployments: { [deployment]: model }, modelPrefix: 'emulator:' };
+    const options = { deployments: { [deployment]: model }, modelPrefix: 'emulator:', batches };
     const { url, keys, close } = await startEmulator(options, answer);
     const address = { baseUrl: url, segment: 'openai' };
     return { close, served: servedBy(each, { address, keys: new KeyRing(keys) }) };

@@ -88,7 +88,22 @@ function noteOf(notes: readonly string[]): Pick<TableRow, 'note'> {
 const runNotes = (run: RunStatus): string[] => [
   ...(run.emulated ? ['rehearsal, answered by an emulator'] : []),
   ...standingNotes(run),
+  ...(run.state === 'finished' ? [] : batchNotes(run)),
 ];
+
+/** Batches shown one by one. */
+const MOST_BATCHES = 3;
+
+function batchNotes({ batches = [] }: RunStatus): string[] {
+  const open = batches.filter(({ ended_at }) => ended_at === null);
+  const shown = open.slice(0, MOST_BATCHES).map(({ id, status, answered, requests, created_at: at }) => {
+    const age = at === null ? '' : `, ${duration((Date.now() - Date.parse(at)) / 1000)} old`;
+    return `${id}: ${status}, ${count(answered ?? 0)} of ${counted(requests, 'row')} answered${age}`;
+  });
+  return open.length > shown.length
+    ? [...shown, `${count(open.length - shown.length)} further batches`]
+    : shown;
+}
 
 function standingNotes(run: RunStatus): string[] {
   const {

@@ -21,6 +21,7 @@ type OfSummary =
   | 'calls'
   | 'cost'
   | 'reused'
+  | 'batches'
   | 'output';
 
 export interface RunStatus extends Pick<RunHeartbeat, OfBeat>, Pick<RunHeartbeat['summary'], OfSummary> {
@@ -103,6 +104,7 @@ function runStatus(seen: SeenRun): RunStatus {
     calls: summary.calls,
     cost: summary.cost,
     ...(summary.reused !== undefined && { reused: summary.reused }),
+    ...(summary.batches !== undefined && { batches: summary.batches }),
     output: summary.output,
   };
 }

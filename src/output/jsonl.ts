@@ -1,7 +1,13 @@
 import { memberTexts, parseExact } from '../core/json.js';
 import type { Confidence, Problem } from '../core/model.js';
 import { jsonMembers } from './json-members.js';
-import { inputNames, type OutputFormat, type RecordFormat, type RecordLayout } from './record.js';
+import {
+  inputNames,
+  type OutputFormat,
+  type RecordFormat,
+  type RecordLayout,
+  type RecordValues,
+} from './record.js';
 import {
   answerFacts,
   columnOf,
@@ -19,9 +25,26 @@ export const jsonl: OutputFormat = {
   hasQuotes: false,
   hasHeader: false,
   records: jsonlRecords,
-  values: () => jsonMembers,
+  values: () => recordValues,
   value: parseExact,
 };
+
+/** The member of a result line that is the record (`batch.ts`). No record has a member of this name. */
+export const RECORD = 'promptmill';
+
+function recordValues(line: Buffer): RecordValues {
+  const whole = jsonMembers(line);
+  const record = whole.placeOf(RECORD);
+  if (record === null) return whole;
+  const { names, placeOf } = jsonMembers(line.subarray(record.start, record.end));
+  return {
+    names,
+    placeOf(name) {
+      const place = placeOf(name);
+      return place && { start: record.start + place.start, end: record.start + place.end };
+    },
+  };
+}
 
 /**
  * One object a row, with raw text and every filter category. The text is built by hand: an object would move

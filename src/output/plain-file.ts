@@ -7,6 +7,7 @@ import {
   lstatSync,
   openSync,
   readFileSync,
+  readSync,
   statSync,
 } from 'node:fs';
 import { type FileHandle, link, lstat, open, rename, rm } from 'node:fs/promises';
@@ -68,6 +69,21 @@ export function readPlainFile(path: string): string {
     return readFileSync(file, 'utf8');
   } finally {
     closeSync(file);
+  }
+}
+
+/** Its first 200 bytes. Empty where no plain file can be read. */
+export function beginningOf(path: string): Buffer {
+  const beginning = Buffer.alloc(200);
+  try {
+    const file = openSync(path, constants.O_RDONLY | NO_SURPRISE);
+    try {
+      return beginning.subarray(0, readSync(file, beginning));
+    } finally {
+      closeSync(file);
+    }
+  } catch {
+    return beginning.subarray(0, 0);
   }
 }
 

@@ -9,6 +9,7 @@ import {
   type AnswerSource,
   type Completion,
   type Confidence,
+  ELSEWHERE,
   type FilterResults,
   type FilterVerdict,
   type Json,
@@ -391,18 +392,20 @@ export class OutputRecord {
     const endpoint = this.#string('endpoint');
     const latency_ms = this.#number('latency_ms');
     // Answered without a call: taken over from a run that no column names, as a sample.
-    const isTaken = status !== 'failed' && latency_ms === null && origin === null;
+    const tier = this.#string('tier');
+    const elsewhere = ELSEWHERE.find((each) => each === tier) ?? null;
+    const isTaken = status !== 'failed' && latency_ms === null && origin === null && elsewhere === null;
     const called = {
       ...{ attempts: 1, latency_ms },
       ...(endpoint !== null && { endpoint }),
       ...(origin && { origin }),
       ...(isTaken && { origin: { carried_from: '' } }),
+      ...(elsewhere !== null && { elsewhere }),
       ...(source !== 'read' && source !== 'repaired' && { answer_source: source }),
     };
     const error = this.#error();
     if (status === 'failed') return error && { status, error, ...called };
     const filters = this.#filters();
-    const tier = this.#string('tier');
     const completion: Completion = {
       ...(tier !== null && { tier }),
       ...{ text: this.#string('text'), finish_reason: this.#string('finish_reason'), usage: this.#usage() },
@@ -659,6 +662,18 @@ export async function* recordsWithEnds(
     yield records;
   }
   if (begun.length > 0) yield [Buffer.concat(begun)];
+}
+
+/** Where a record that begins with the bytes ends; null if that is behind them. */
+export function recordEnd(bytes: Buffer, { hasQuotes }: OutputFormat): number | null {
+  let quoted = false;
+  let counted = 0;
+  for (let end = bytes.indexOf(LF); end !== -1; end = bytes.indexOf(LF, end + 1)) {
+    if (hasQuotes) quoted = quoted !== isOdd(bytes, counted, end);
+    counted = end;
+    if (!quoted) return end + 1;
+  }
+  return null;
 }
 
 /** Whether the last record is complete; all others are. */

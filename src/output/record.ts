@@ -54,6 +54,14 @@ export interface OutputFormat {
    */
   values(header: Buffer): (record: Buffer) => RecordValues;
   value(written: string): Json;
+  /** Of a format whose records without an answer are written once more, to a file of errors. */
+  readonly isError?: (record: Buffer) => boolean;
+}
+
+/** How the service writes an answer. */
+export interface AnswerForm {
+  readonly object: string;
+  choice(text: string | null, refusal: string | null): { readonly [field: string]: unknown };
 }
 
 export interface RecordValues {
@@ -83,6 +91,8 @@ export interface RecordLayout {
   /** No selection is made: rows that ask for more than their job (log probabilities) get it. */
   readonly isWhole: boolean;
   readonly answer: AnswerReader;
+  /** Of the endpoint of this name; `undefined` where the job has one. Only for the format that needs it. */
+  readonly formOf?: ((endpoint: string | undefined) => AnswerForm) | undefined;
 }
 
 /**
@@ -114,8 +124,9 @@ export function recordLayout(options: {
   readonly logprobs?: boolean | undefined;
   /** @default false */
   readonly probabilities?: boolean | undefined;
+  readonly formOf?: RecordLayout['formOf'];
 }): RecordLayout {
-  const { answer, select, answerSource = false, logprobs = false, probabilities = false } = options;
+  const { answer, select, formOf, answerSource = false, logprobs = false, probabilities = false } = options;
   const told = resultsOf(options);
   const origins = (options.origins ?? []).map((name) => ORIGINS[name]);
   const { confidenceOf, abstains = false } = answer;
@@ -136,7 +147,7 @@ export function recordLayout(options: {
   };
   const there = PARTS.filter(isThere);
   if (select === undefined)
-    return { columns: all, parts: new Set(there), fields: null, isWhole: true, answer };
+    return { columns: all, parts: new Set(there), fields: null, isWhole: true, answer, formOf };
 
   const { columns, unnamed } = selected(select, all, there, options.inputColumns !== null);
   const fields = columns.flatMap((column) => column.field ?? []);
@@ -146,6 +157,7 @@ export function recordLayout(options: {
     fields: fields.length === inputs.length ? null : fields,
     isWhole: false,
     answer,
+    formOf,
   };
 }
 

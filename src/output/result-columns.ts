@@ -153,8 +153,13 @@ const ENDPOINT: Column = {
   value: ({ outcome }) => ('endpoint' in outcome ? (outcome.endpoint ?? null) : null),
 };
 
-/** If the job asks for another tier than online. */
-const TIER: Column = { name: 'tier', part: 'tier', value: ({ completion }) => completion?.tier ?? null };
+/** If rows may have another tier than online. */
+const TIER: Column = {
+  name: 'tier',
+  part: 'tier',
+  value: ({ completion, outcome }) =>
+    completion?.tier ?? ('elsewhere' in outcome ? (outcome.elsewhere ?? null) : null),
+};
 
 /** {@link TOLD}, {@link ENDPOINT} and {@link TIER} come before the error. */
 export const resultsOf = (job: {

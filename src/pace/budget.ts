@@ -1,7 +1,7 @@
 import { costOf, factorOf, type Prices } from '../account/summary.js';
 import { cost, count } from '../core/figures.js';
 import type { Parameters, Problem, Tokens, Usage } from '../core/model.js';
-import { candidatesOf, DEFAULT_MAX_TOKENS } from '../service/parameters.js';
+import { mostGenerated } from '../prompt/tokens.js';
 import type { Bounds } from '../store/ledger.js';
 
 export const NO_TOKENS: Tokens = { prompt_tokens: 0, completion_tokens: 0 };
@@ -16,6 +16,8 @@ export interface Budget {
   readonly prices: Prices | null;
   /** By name, where they differ. */
   readonly byEndpoint?: { readonly [name: string]: Prices } | undefined;
+  /** What the batches of the run were or may be billed, which no counter of calls has. @default none */
+  readonly batches?: Tokens | undefined;
 }
 
 export const plus = (a: Tokens, b: Tokens): Tokens => ({
@@ -46,8 +48,8 @@ const MOST_GENERATED = 2 ** 32;
 
 /** Upper bound of a prompt's bill: the service bills no more than it may generate. */
 export function mostBilled(promptTokens: number, parameters: Parameters): Tokens {
-  const generated = (parameters.max_tokens ?? DEFAULT_MAX_TOKENS) * candidatesOf(parameters);
-  return { prompt_tokens: promptTokens, completion_tokens: Math.min(generated, MOST_GENERATED) };
+  const generated = Math.min(mostGenerated(parameters), MOST_GENERATED);
+  return { prompt_tokens: promptTokens, completion_tokens: generated };
 }
 
 /**
@@ -88,20 +90,25 @@ export function passed({ tokens, cost: money, prices }: Budget, sum: Tokens): 't
 const WITHOUT_END = Number.MAX_SAFE_INTEGER;
 
 /** The ledger's form: a sum is within it when {@link passed} returns null. */
-export function boundsOf({ tokens, cost: money, prices }: Budget): Bounds {
-  const bounds = { tokens: tokens ?? WITHOUT_END, cost: 0, promptPrice: 0, completionPrice: 0 };
+export function boundsOf({ tokens, cost: money, prices, batches = NO_TOKENS }: Budget): Bounds {
+  const left = (tokens ?? WITHOUT_END) - batches.prompt_tokens - batches.completion_tokens;
+  const bounds = { tokens: left, cost: 0, promptPrice: 0, completionPrice: 0 };
   if (money === null || prices === null) return bounds;
   // The summary rounds costs to a millionth; prices are per 1,000 tokens.
   const millionths = Math.floor(money * 1e6 + 1e-6) + 0.4999;
   return {
     ...bounds,
-    cost: millionths / 1e3,
+    cost:
+      millionths / 1e3 -
+      batches.prompt_tokens * prices.prompt -
+      batches.completion_tokens * prices.completion,
     promptPrice: prices.prompt,
     completionPrice: prices.completion,
   };
 }
 
-export function budgetProblem(budget: Budget, spent: Tokens, next: Tokens): Problem {
+export function budgetProblem(budget: Budget, called: Tokens, next: Tokens): Problem {
+  const spent = plus(called, budget.batches ?? NO_TOKENS);
   const limit = passed(budget, plus(spent, next)) ?? 'tokens';
   const figure = (tokens: Tokens): string =>
     limit === 'cost' && budget.prices !== null

@@ -1,6 +1,5 @@
 import type { Parameters } from '../core/model.js';
-import { estimateTokens } from '../prompt/tokens.js';
-import { candidatesOf, DEFAULT_MAX_TOKENS } from '../service/parameters.js';
+import { estimateTokens, mostGenerated } from '../prompt/tokens.js';
 import { withCallsBefore } from './found-rate.js';
 import { known, msPerToken, NOTHING, type PaceLimits, type SharedPace } from './shared-pace.js';
 
@@ -38,7 +37,7 @@ export class TokenEstimator {
 
   reserve(prompts: readonly string[], parameters: Parameters): Reserved {
     const raw = prompts.reduce((sum, prompt) => sum + estimateTokens(prompt), 0);
-    const most = (parameters.max_tokens ?? DEFAULT_MAX_TOKENS) * candidatesOf(parameters) * prompts.length;
+    const most = mostGenerated(parameters) * prompts.length;
     const generated = this.basis === 'full' ? most : most * (this.#share ?? 1);
     return { tokens: raw * this.#ratio + generated, raw, most };
   }

@@ -1,6 +1,7 @@
 import { UsageError } from '../core/errors.js';
 import type { Json, Message, Outcome, Parameters, Problem, Prompt, Row } from '../core/model.js';
 import { unknownNames } from '../core/nearest.js';
+import { shown } from '../service/messages.js';
 import { commonOperation, type Operation, type OperationName } from '../service/operation.js';
 import { checkParameters, type ParametersSchema, parameterFromText } from '../service/parameters.js';
 import { shownText } from './prompt-text.js';
@@ -128,7 +129,7 @@ export function checkColumns(
  *
  * A JSONL row `{"custom_id": …, "body": {"prompt": …, "max_tokens": …}}` has its own request, unless the
  * template reads `body` as a column: the body overrides the job's parameters, `row_parameters` and prompt.
- * `body.model` is ignored: the deployment is the job's.
+ * `body.model` is ignored: the deployment is the job's. A `url` of another operation makes the row `failed`.
  */
 export function rowRequest(row: Row, plan: RequestPlan): RowRequest {
   if (row.problem !== undefined) return failed(row.problem);
@@ -137,6 +138,8 @@ export function rowRequest(row: Row, plan: RequestPlan): RowRequest {
   }
   const body = bodyOf(row, plan.template);
   const { asked, parameters: schema, promptOf } = plan.operation;
+  const elsewhere = body === null ? null : otherUrl(row, plan.operation);
+  if (elsewhere !== null) return failed(elsewhere);
   const own = promptOf(body?.[asked] ?? plan.template?.render(row) ?? row.fields.get('prompt') ?? '');
   if ('problem' in own) return failed({ code: 'invalid_parameters', message: own.problem });
   const { prompt } = own;
@@ -181,6 +184,15 @@ function bodyOf(row: Row, template: RequestPlan['template']): { readonly [name: 
   const body = row.fields.get('body');
   if (typeof body !== 'object' || body === null || isArray(body)) return null;
   return template?.names.includes('body') ? null : body;
+}
+
+/** In lines of the batch APIs `url` names the operation; a hosted service has it without `/v1`. */
+function otherUrl({ fields }: Row, { name, path }: Operation): Problem | null {
+  const url = fields.get('url');
+  if (typeof url !== 'string' || !url.startsWith('/') || url.replace(/^\/(?:v1\/)?/, '') === path)
+    return null;
+  const message = `the url of the row is ${shown(url)}, and the job calls /v1/${path} (service.operation: ${name})`;
+  return { code: 'url_mismatch', message };
 }
 
 /** An empty field keeps the job's value. */

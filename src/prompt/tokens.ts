@@ -1,6 +1,6 @@
 import { loadPackage } from '../core/load-package.js';
-import type { Problem, Prompt } from '../core/model.js';
-import { DEFAULT_MAX_TOKENS } from '../service/parameters.js';
+import type { Parameters, Problem, Prompt } from '../core/model.js';
+import { candidatesOf, DEFAULT_MAX_TOKENS } from '../service/parameters.js';
 import { promptText, textsOf } from './prompt-text.js';
 
 /** cl100k_base for most models of the catalogue, p50k_base for the davinci model, o200k_base for newer ones. */
@@ -164,6 +164,10 @@ const CUT = 4;
 export function estimateTokens(text: string): number {
   return Math.ceil(text.length / 4 + (Buffer.byteLength(text) - text.length) / 3);
 }
+
+/** Most tokens that the service may generate for a prompt. */
+export const mostGenerated = (parameters: Parameters): number =>
+  (parameters.max_tokens ?? DEFAULT_MAX_TOKENS) * candidatesOf(parameters);
 
 /**
  * Refuses only prompts that certainly do not fit the window; the service refuses others at no cost.

@@ -107,6 +107,9 @@ const budgetSchema = z.strictObject({
   cost: z.number().nonnegative().nullable(),
   prices: pricesSchema.nullable(),
   byEndpoint: z.record(z.string(), pricesSchema).optional(),
+  batches: z
+    .strictObject({ prompt_tokens: z.int().nonnegative(), completion_tokens: z.int().nonnegative() })
+    .optional(),
   orphaned: z.int().nonnegative(),
 });
 

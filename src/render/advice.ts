@@ -44,6 +44,8 @@ const ADVICE: { readonly [code: string]: string } = {
     'The service refuses the request as it is. Its message says why; promptmill check finds what can be known before.',
   invalid_parameters:
     'The parameters of these rows are none that the service takes. Mend the columns of row_parameters, or the body.',
+  url_mismatch:
+    'These lines are for another operation. Run them alone, by a job whose service.operation is theirs: completions or chat.',
   empty_prompt:
     'The prompt of these rows is empty. Fill their columns, or name them in input.require to have such rows skipped.',
   bad_json: `The line is no JSON. ${ROW}`,

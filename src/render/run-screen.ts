@@ -117,9 +117,12 @@ function callPieces(
 function spendingPieces({ tokens, prices, budget, tally }: RunFigures, length: number): Piece[] {
   const sum = tokens.prompt_tokens + tokens.completion_tokens;
   const saved = savedIn(tally, prices);
+  // The tokens are those of calls.
+  const { done: _, ...called } = tally.tiers ?? {};
+  const less = savedIn({ tiers: called }, prices) ?? 0;
   // Under a budget of money alone, tokens are counted by their price.
   const isCounted = typeof budget?.cost === 'number' && budget.tokens === null;
-  const spent = prices === null ? null : costOf(tokens, prices) - (isCounted ? 0 : (saved ?? 0));
+  const spent = prices === null ? null : costOf(tokens, prices) - (isCounted ? 0 : less);
   const parts = [part(sum, budget?.tokens), part(spent, budget?.cost)].flatMap((each) => each ?? []);
   const nearest = parts.length === 0 ? null : Math.max(...parts);
   const inCurrency = prices?.currency === undefined ? '' : ` ${prices.currency}`;

@@ -107,6 +107,7 @@ export function summarySections(summary: Summary, examples?: ExampleTexts): Sect
       chapter: 'cost',
     }),
     section('tiers', 'Tiers', [figures(tiers(summary), { said: 'by name' })], { chapter: 'cost' }),
+    section('batches', 'Batches', batchTables(summary), { chapter: 'cost', in: ELSEWHERE }),
     section('reused', 'Rows without a call', [figures(reused(summary))], { chapter: 'cost', in: ELSEWHERE }),
     section('latency', 'Latency', [figures(latencies(summary), { said: 'by name' })], { chapter: 'cost' }),
     section('duration', 'Duration', [text(durationText(summary))], { in: TERMINAL }),
@@ -231,7 +232,15 @@ function tokens(summary: Summary): Figure[] {
     ...(perThousand === null ? [] : [figure('cost of 1,000 rows', cost(perThousand, currency))]),
     ...(perAnswer === null ? [] : [figure('cost of an answer', cost(perAnswer, currency))]),
     ...(typeof saved === 'number' ? [figure('saved, against online', cost(saved, currency))] : []),
+    ...elsewhereTexts(summary).map((said) => figure('already paid elsewhere', said)),
   ];
+}
+
+/** `400 rows, 12,000 tokens, 0.02 EUR`; of a job with `input.done` */
+function elsewhereTexts({ tiers: { done } = {}, currency }: Summary): string[] {
+  if (done === undefined) return [];
+  const money = done.cost === null ? '' : `, ${cost(done.cost, currency)}`;
+  return [`${counted(done.rows, 'row')}, ${counted(done.usage.total_tokens, 'token')}${money}`];
 }
 
 function tokenWords(summary: Summary): string[] {
@@ -249,6 +258,7 @@ function tokenWords(summary: Summary): string[] {
     ...(thought === 0 ? [] : [`${count(thought)} of the completions reasoning`]),
     ...(price === null ? [] : [`cost ${cost(price, currency)}${each}`]),
     ...(saved ? [`${cost(saved, currency)} saved against online`] : []),
+    ...elsewhereTexts(summary).map((said) => `already paid elsewhere: ${said}`),
     ...(price === null || answer_sources.escalated === 0
       ? []
       : ['escalated answers at the prices of the job']),
@@ -289,6 +299,22 @@ const endpoints = ({ endpoints: all = {}, currency }: Summary): Figure[] =>
     return figure(name, parts.join(', '));
   });
 
+/** Only of a job with the batch tier. */
+function batchTables({ batches = [] }: Summary): Block[] {
+  if (batches.length === 0) return [];
+  const numbers = ['rows', 'answered', 'minutes'].map((name) => ({ name, isNumber: true }));
+  const rows = batches.map(({ id, status, requests, answered, created_at: from, ended_at: to }) => {
+    const minutes = from === null || to === null ? null : (Date.parse(to) - Date.parse(from)) / 60_000;
+    const figures = [count(requests), answered === null ? '' : count(answered), minutes?.toFixed(1) ?? ''];
+    return { cells: [id, ...figures, status] };
+  });
+  const columns = [{ name: 'batch' }, ...numbers, { name: 'status' }];
+  return [{ kind: 'table', caption: 'Batches', columns, rows, most: MOST_BATCHES }];
+}
+
+/** Batches of a report. */
+const MOST_BATCHES = 50;
+
 /** Only of a job that asks for another tier than online. */
 const tiers = ({ tiers: all = {}, currency }: Summary): Figure[] =>
   Object.entries(all).map(([name, { rows, usage, cost: price }]) => {
@@ -311,8 +337,8 @@ function reusedText({ copied, carried }: ReusedCounts): string {
 }
 
 /** An estimate: the bill of a lost answer is unknown. */
-function repeatsCost({ calls, cost: price, rows, reused }: Summary): number | null {
-  const taken = reused === undefined ? 0 : reused.copied + reused.carried;
+function repeatsCost({ calls, cost: price, rows, reused, tiers }: Summary): number | null {
+  const taken = (reused === undefined ? 0 : reused.copied + reused.carried) + (tiers?.['done']?.rows ?? 0);
   const called = rows.completed + rows.filtered - taken;
   return price === null || calls.repeated === 0 || called <= 0 ? null : (price / called) * calls.repeated;
 }

@@ -152,7 +152,9 @@ export class Committer {
       timeline: this.#timelineWith(tally, records),
     };
     for (const { outcome } of records) {
-      if (outcome.status !== 'skipped' && outcome.attempts > 0) this.#answered += outcome.asked ?? 1;
+      // The ledger knows nothing of what was answered elsewhere.
+      if (outcome.status !== 'skipped' && outcome.attempts > 0 && outcome.elsewhere === undefined)
+        this.#answered += outcome.asked ?? 1;
     }
     // Events and summaries only report what is on disk, so a crash takes nothing back.
     await this.#save(manifest.worked_ms, manifest);

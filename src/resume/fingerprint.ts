@@ -37,9 +37,12 @@ function partsOf(settings: Settings): Record<string, unknown> {
     output: [output.format.name, output.columns, output.formulas],
     '--emulate': settings.emulated,
     // How long in it may change.
-    ...(settings.flex !== null && { 'service.tier': 'flex' }),
+    ...(settings.batch !== null
+      ? { 'service.tier': 'batch' }
+      : settings.flex !== null && { 'service.tier': 'flex' }),
     // Only when used, so that an unused part needs no value.
     ...(output.probabilities && { 'output.probabilities': true }),
+    ...(input.done.length > 0 && { 'input.done': true }),
     ...(reuse.dedupe && { 'input.dedupe': true }),
     ...(settings.gold !== null && {
       'answer.gold':

@@ -42,7 +42,13 @@ export function takenOver(outcome: CalledOutcome, origin: Origin): CalledOutcome
 }
 
 /** Without usage, attempts, endpoint, tier and origin, which belong to the called row. */
-function unbilled({ origin: _, endpoint: __, endpoints: ___, ...outcome }: CalledOutcome): CalledOutcome {
+function unbilled({
+  origin: _,
+  endpoint: __,
+  endpoints: ___,
+  elsewhere: ____,
+  ...outcome
+}: CalledOutcome): CalledOutcome {
   const free = { attempts: 0, latency_ms: null };
   if (outcome.status === 'failed') {
     const { completion: _, ...failed } = outcome;

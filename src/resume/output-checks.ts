@@ -16,6 +16,7 @@ import { makeFolder } from '../core/folder.js';
 import { knownFormatOf } from '../output/format.js';
 import { stemOf } from '../output/output-name.js';
 import { isTaken, readPlainFile } from '../output/plain-file.js';
+import { assertOwnErrors } from './errors-file.js';
 import type { OutputFiles } from './output-files.js';
 
 /** @throws UsageError when a file that the run will write cannot be written, or belongs to something else */
@@ -24,6 +25,7 @@ export function assertUsable(files: OutputFiles, settings: Settings): void {
   assertPlainFiles(files, settings);
   assertOwnStem(files, settings);
   assertNotInput(files, settings);
+  if (settings.output.format.isError) assertOwnErrors(files);
 }
 
 /** Checked first: at the end of the run the calls are paid for (fault 52). */
@@ -42,9 +44,10 @@ function assertWritable(files: OutputFiles): void {
   }
 }
 
-const forPeople = ({ review, report }: OutputFiles, settings: Settings): readonly string[] => [
+const besides = ({ review, report, errors }: OutputFiles, settings: Settings): readonly string[] => [
   ...(abstains(settings.answer) ? [review] : []),
   ...(settings.report ? [report] : []),
+  ...(settings.output.format.isError ? [errors] : []),
 ];
 
 /** @throws UsageError `output_is_input`: `--overwrite` would replace the input irrecoverably */
@@ -52,7 +55,7 @@ export function assertNotInput(files: OutputFiles, settings: Settings): void {
   const { input } = settings;
   if (input.path === '-' || !existsSync(input.path)) return;
   const read = realpathSync(input.path);
-  for (const path of [files.output, files.part, ...forPeople(files, settings)]) {
+  for (const path of [files.output, files.part, ...besides(files, settings)]) {
     if (!existsSync(path) || realpathSync(path) !== read) continue;
     throw new UsageError(
       'output_is_input',
@@ -65,7 +68,7 @@ export function assertNotInput(files: OutputFiles, settings: Settings): void {
 /** @throws UsageError for links, which lead elsewhere (fault 65), and for pipes or devices (fault 67) */
 function assertPlainFiles(files: OutputFiles, settings: Settings): void {
   const { output, part, manifest, summary } = files;
-  const names = [part, manifest, summary, ...forPeople(files, settings)];
+  const names = [part, manifest, summary, ...besides(files, settings)];
   const own = [...names, ...names.map((path) => `${path}.tmp`)];
   for (const path of own) {
     const found = lstatSync(path, { throwIfNoEntry: false });

@@ -11,6 +11,8 @@ export interface OutputFiles {
   readonly summary: string;
   readonly review: string;
   readonly report: string;
+  /** Of rows without an answer, where the format of the output has such a file. Never packed. */
+  readonly errors: string;
 }
 
 /** `reviews.csv` → `reviews.csv.part`, `reviews.summary.json`, … */
@@ -24,6 +26,7 @@ export function outputFiles(output: string): OutputFiles {
     summary: `${stem}.summary.json`,
     review: `${stem}.review.csv`,
     report: `${stem}.report.html`,
+    errors: `${stem}.errors.jsonl`,
   };
 }
 

@@ -2,7 +2,7 @@ import { rm } from 'node:fs/promises';
 import { readSummary } from '../account/read-summary.js';
 import type { StoredSummary } from '../account/summary.js';
 import { type RecordSettings, recordOptions } from '../config/settings.js';
-import { modeOf, readPlainFile } from '../output/plain-file.js';
+import { beginningOf, modeOf } from '../output/plain-file.js';
 import { writeDurably } from '../output/writer.js';
 import type { OutputFiles } from './output-files.js';
 
@@ -45,10 +45,5 @@ async function written(
 }
 
 /** Other files are not ours to remove. */
-function isThere({ report }: OutputFiles): boolean {
-  try {
-    return readPlainFile(report).slice(0, 200).includes('<meta name="generator" content="Promptmill">');
-  } catch {
-    return false;
-  }
-}
+const isThere = ({ report }: OutputFiles): boolean =>
+  beginningOf(report).includes('<meta name="generator" content="Promptmill">');

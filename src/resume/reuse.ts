@@ -177,6 +177,19 @@ export class Reuse {
     return { keys, source: { kind: 'copied', from: first.row, key: keys.request } };
   }
 
+  /** Tells of rows, in input order and before `match` sees them, whether they need a call: batches are made ahead. */
+  ahead(): (row: Row, prompt: Prompt, own: Parameters | null) => boolean {
+    const seen = new OffsetIndex(this.parts.most, { offsets: false });
+    return (row, prompt, own) => {
+      const { place, row: id, request } = this.keysOf(row, prompt, own);
+      if (typeof (this.#answerTo(place) ?? this.#answerTo(id))?.at === 'number') return false;
+      if (request === null) return true;
+      const first = this.asked.find(request) ?? seen.find(request);
+      seen.add(request, row.number, null);
+      return first === null || first.row === row.number;
+    };
+  }
+
   #answerTo(key: Key | null) {
     return key === null ? null : this.answers.find(key);
   }

@@ -187,9 +187,9 @@ function outcomeOf(
   run: string,
   reuse: CollectorParts['reuse'],
 ): Outcome | undefined {
-  if (settled !== null) return settled;
-  const outcome = called.get(row.number);
-  if (looked === null || reuse === null) return outcome;
+  // An earlier execution may have called what is known now.
+  const outcome = called.get(row.number) ?? settled ?? undefined;
+  if (looked === null || reuse === null || outcome?.status === 'skipped') return outcome;
   // Comes before a source: an earlier execution that had not found the source has paid for this outcome.
   const taken = outcome === undefined ? looked.source && reuse.take(looked.source, known) : { outcome, run };
   if (taken !== null) known.set(row.number, { ...taken, keys: looked.keys });

@@ -15,11 +15,11 @@ import { storeErrorOf } from '../store/error.js';
 import { NOTHING } from '../store/ledger.js';
 import { silenceOf } from '../store/store.js';
 import { type LocalWorker, startLocalWorker } from '../worker/local-worker.js';
+import { cancelMs, type HostedBatches } from './batch/hosted-batches.js';
 import { Canary } from './canary.js';
 import { collect } from './collector.js';
 import { logReader, progressReader, type RunEvent, RunEvents } from './events.js';
 import { type FleetWatch, watchFleet } from './fleet-watch.js';
-import { FlexTime } from './flex-time.js';
 import type { Input } from './input.js';
 import { reachedLimit } from './limits.js';
 import type { Plan } from './plan.js';
@@ -27,6 +27,7 @@ import { Producer } from './producer.js';
 import { Requeuer } from './requeuer.js';
 import type { RunContext } from './run-context.js';
 import { SpeedGauge } from './speed.js';
+import { TierTime } from './tier-time.js';
 import { Watchdog } from './watchdog.js';
 import { Window } from './window.js';
 
@@ -44,6 +45,8 @@ const LEAVE_MS = 30_000;
 export interface EngineParts extends Execution {
   readonly input: Input;
   readonly plan: Plan;
+  /** Null for a job without the batch tier. */
+  readonly batches: HostedBatches | null;
 }
 
 /**
@@ -72,7 +75,8 @@ class Engine {
   readonly #fleet: FleetWatch;
   readonly #watchdog: Watchdog;
   readonly #speed: SpeedGauge;
-  readonly #flex: FlexTime;
+  readonly #flex: TierTime;
+  readonly #batch: TierTime;
   /** After a halt: outcomes that the store keeps and that are not on disk. */
   #waiting = 0;
   /** Answers for them; null when the store cannot be asked. */
@@ -112,8 +116,12 @@ class Engine {
     this.#canary = new Canary(settings.limits.canary, settings.require, manifest.tally, manifest.canary);
     committer.goAhead(this.#canary.last);
     const since = manifest.flex_since ?? null;
-    this.#flex = new FlexTime(settings.flex, settings.limits.deadlineMs, since, steadyNow());
-    const tier = settings.flex && (this.#flex.isOver ? 'online' : 'flex');
+    const { deadlineMs } = settings.limits;
+    this.#flex = new TierTime(settings.flex, deadlineMs, since, steadyNow());
+    const batchSince = parts.batches?.since ?? null;
+    this.#batch = new TierTime(settings.batch, deadlineMs, batchSince, steadyNow(), cancelMs(deadlineMs));
+    const online = settings.hasTiers ? 'online' : null;
+    const tier = this.#flex.isOver ? online : 'flex';
     this.#producer = new Producer(settings, parts, this.#window, this.#canary, tier);
     const watched = {
       worker: this.#local?.worker ?? null,
@@ -123,6 +131,7 @@ class Engine {
       queue: store.describe(),
       refusal: () => store.health.refusal,
       unreadSince: () => committer.unreadSince,
+      batches: () => parts.batches?.waiting ?? null,
       fleet: () => this.#fleet.seen,
       workFile: settings.endpoints.length > 1 ? settings.jobFile : null,
     };
@@ -168,7 +177,10 @@ class Engine {
   #judge(event: RunEvent): void {
     const { manifest, ranMs } = this.parts.committer;
     const { tally } = manifest;
-    if (event.type === 'committed') this.#canary.looked(tally);
+    if (event.type === 'committed') {
+      this.#canary.looked(tally);
+      this.parts.batches?.written(manifest.rows).catch(this.#failed);
+    }
     if (event.type !== 'rows settled') return;
     this.#watchdog.looked(event.known, steadyNow());
     this.#speed.looked(event);
@@ -184,6 +196,7 @@ class Engine {
     const quota = this.#local?.worker.quota ?? this.#fleet.seen?.quota ?? null;
     const speed = this.#speed.at(now, this.#window, tally, quota);
     this.#lookAtFlex(now);
+    this.#lookAtBatches(now);
     this.#events.emit({
       type: 'pulse',
       known: this.#watchdog.known,
@@ -222,7 +235,50 @@ class Engine {
     this.#local?.worker.setOnline(new Set([run]));
   }
 
+  #lookAtBatches(now: number): void {
+    const { batches, committer } = this.parts;
+    if (batches === null || batches.isOver) return;
+    const { requestsPerMinute, promptsPerRequest } = this.settings.limits;
+    const { toCall, perSecond } = this.#speed.ahead;
+    const stated = requestsPerMinute && (requestsPerMinute / 60) * promptsPerRequest;
+    const longestMs = committer.manifest.tally.latency?.max ?? 0;
+    const progress = { ranMs: committer.ranMs, toCall, perSecond: perSecond ?? stated, longestMs };
+    this.#batch.looked(batches.since, now, progress);
+    if (!this.#batch.isOver) return;
+    this.context.say(
+      'the time for batches is over: their answers so far are taken, and the other rows are called',
+    );
+    batches.giveUp();
+  }
+
+  #startBatches(): void {
+    const { batches, input, plan, committer, reuse } = this.parts;
+    if (batches === null) return;
+    if (this.#batch.isOver) batches.giveUp();
+    const { manifest } = committer;
+    const needs = reuse?.ahead();
+    batches.start({
+      rows: () => input.rows({}),
+      total: input.total,
+      written: manifest.rows,
+      ahead: this.#canary.last,
+      passed: this.#canary.passed,
+      requests: plan.requests,
+      needsCall: (row, request) => {
+        const isNew = needs?.(row, request.prompt, request.parameters) ?? true;
+        return isNew && (input.done?.answerTo(row, request) ?? null) === null;
+      },
+      spent: () => committer.manifest.calls,
+      isIdle: () => this.#window.sent === 0,
+      fail: (error) => {
+        // What the disk refuses stops the run as it does elsewhere.
+        committer.orStop(() => Promise.reject(error)).catch(this.#failed);
+      },
+    });
+  }
+
   async #produce(): Promise<void> {
+    this.#startBatches();
     const from = this.parts.input.survey.bytes;
     const onGrown = (to: number): void => this.#events.emit({ type: 'input grown', from, to });
     await this.#producer.run(this.context.halt.signal, onGrown).catch(this.#failed);
@@ -255,7 +311,12 @@ class Engine {
     this.#events.emit({ type: 'run halted', signal, inFlight: this.#local?.worker.inFlight ?? 0 });
     this.#window.close();
     this.#canary.close();
-    await this.#local?.worker.close();
+    const { batches } = this.parts;
+    const [running = 0] = await Promise.all([batches?.leave(), this.#local?.worker.close()]);
+    if (running > 0)
+      this.context.say(
+        `${running === 1 ? 'a batch goes' : `${running} batches go`} on at the service: the same command comes back for ${running === 1 ? 'it' : 'them'}`,
+      );
     this.#drained.abort();
   }
 

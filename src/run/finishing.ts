@@ -1,6 +1,8 @@
 import type { StoredSummary } from '../account/summary.js';
 import { errorText } from '../core/errors.js';
 import { review } from '../output/review.js';
+import { writing } from '../output/writer.js';
+import { writeOrRemoveErrors } from '../resume/errors-file.js';
 import type { OutputFiles } from '../resume/output-files.js';
 import { removeReport, writeReport } from '../resume/report-file.js';
 import type { Reuse } from '../resume/reuse.js';
@@ -52,6 +54,7 @@ export async function finish(run: Ending): Promise<Finished | null> {
     const summary = await whole.writeSummary(ended, run.review);
     if (run.review !== null) await writeReview(run, run.review.columns, summary.output);
     await whole.giveName();
+    await writing(files.errors, () => writeOrRemoveErrors(files, run.settings.output.format, run.say));
     const report = await writeOrRemoveReport(run, files, summary);
     await whole.end();
     return { summary, report };

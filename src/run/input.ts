@@ -1,4 +1,5 @@
 import { goldReader } from '../answer/gold.js';
+import { DoneFiles } from '../batch/done-files.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../core/errors.js';
 import type { Row } from '../core/model.js';
@@ -26,6 +27,8 @@ export interface Input {
   readonly total: number;
   /** Null when all rows are to run, or the first ones. */
   readonly sample: Settings['input']['sample'];
+  /** Answers that are known; null for a job without, and for rows that are called again. */
+  readonly done: DoneFiles | null;
   /** Row numbers count up from 1; rows beyond `total` may follow. */
   readonly rows: (options: RowsOptions) => AsyncIterable<Row>;
   discard(): void;
@@ -40,14 +43,20 @@ export async function openInput(
   context: Pick<RunContext, 'stdin' | 'halt'>,
   onProgress: OnProgress = () => {},
 ): Promise<Input> {
-  const { path, limit, sample: wanted, require: _, ...reading } = settings.input;
+  const { path, limit, sample: wanted, done: known, require: _, ...reading } = settings.input;
   await sweepSpools(settings.stateDir);
   if (path === '-') assertPiped(context, { path, ...reading });
   const spool =
     path === '-' ? await spoolStandardInput(context.stdin, settings.stateDir, context.halt.signal) : null;
-  const discard = (): void => spool?.discard();
+  let done: DoneFiles | null = null;
+  const discard = (): void => {
+    spool?.discard();
+    done?.close();
+  };
   const spec: InputSpec = { ...reading, path: spool?.path ?? path };
   try {
+    if (known.length > 0 && settings.retry === null)
+      done = await DoneFiles.open(known, settings, context.halt.signal);
     const gold = goldReader(settings, reading.name);
     const sample = wanted && new RowSample(wanted, reading.name);
     const surveyed = await survey(spec, {
@@ -56,13 +65,15 @@ export async function openInput(
       onRow: (row) => {
         gold?.(row);
         sample?.offer(row);
+        done?.offer(row);
       },
     });
-    const input = { spec, survey: surveyed, discard };
+    const input = { spec, survey: surveyed, done, discard };
     if (wanted !== null && wanted.by !== null)
       checkColumns('--by', [wanted.by], { ...surveyed, name: reading.name });
     if (sample !== null && wanted !== null && wanted.rows < surveyed.rows) {
       const numbers = sample.numbers();
+      done?.choose(numbers);
       return {
         ...input,
         total: numbers.length,
@@ -71,6 +82,7 @@ export async function openInput(
       };
     }
     const total = limit === null ? surveyed.rows : Math.min(limit, surveyed.rows);
+    done?.choose(total);
     return { ...input, total, sample: null, rows: (options) => rows(spec, surveyed, options) };
   } catch (error) {
     discard();

@@ -3,6 +3,7 @@ import { retryCommandFor } from '../account/retry-command.js';
 import { type StoredSummary, type SummaryParts, summarise } from '../account/summary.js';
 import type { Settings } from '../config/settings.js';
 import { within } from '../core/clock.js';
+import { UsageError } from '../core/errors.js';
 import { type Counts, countsOfEach } from '../core/counters.js';
 import { count, counted, sampleText } from '../core/figures.js';
 import { prepareStateDir } from '../core/folder.js';
@@ -20,6 +21,7 @@ import type { ServiceAddress } from '../service/address.js';
 import { deploymentsOf } from '../service/endpoint-spec.js';
 import { OUTCOME_UNKNOWN } from '../store/ledger.js';
 import type { Amending, RowsToCall } from './amending.js';
+import { HostedBatches } from './batch/hosted-batches.js';
 import { driftNow } from './drift.js';
 import { type EngineParts, runEngine } from './engine.js';
 import { checkSteps, FINISHING, finish, writeOrRemoveReport } from './finishing.js';
@@ -100,9 +102,28 @@ async function callRows(
     announce(settings, context, input, begun);
     for (const warning of warnings) context.say(`warning: ${warning}`);
   };
+  if (settings.batch !== null) checkBatches(settings, target);
   const execution = await beginExecution(target, input, plan.header, settings, context, tell);
-  const parts = { ...execution, input, plan, replacing };
-  return await execute(parts, settings, context).finally(execution.close);
+  const { run } = execution.committer.manifest;
+  const { discarded, unfinished } = target ?? {};
+  const ofBatches = { settings, endpoint: context.endpoints[0], say: context.say };
+  try {
+    if (discarded && !unfinished) await HostedBatches.cancel({ ...ofBatches, run: discarded.run });
+    const batches = await HostedBatches.open({ ...ofBatches, run, from: discarded?.run });
+    const parts = { ...execution, input, plan, replacing, batches };
+    return await execute(parts, settings, context).finally(() => batches?.leave());
+  } finally {
+    await execution.close();
+  }
+}
+
+/** @throws UsageError */
+function checkBatches({ work }: Settings, target: OutputTarget | null): void {
+  const [what, remedy] = !work
+    ? ['batches are made by the process that runs the job', 'Leave --no-work out.']
+    : ['a run with batches goes on later, which standard output cannot', 'Write to a file.'];
+  if (work && target !== null) return;
+  throw new UsageError('no_batches', what, `${remedy} Or take service.tier: batch out of the job.`);
 }
 
 /** The result of a run without rows. */
@@ -199,6 +220,7 @@ async function endRun(
     await committer.pause();
   }
   // Without a file there is nothing to resume.
+  if (halted === null) await parts.batches?.discard();
   if (halted === null || target === null) {
     await within(5_000, store.ledger.close(committer.manifest.run)).catch(() => {});
     if (halted !== null) await reuse?.discard();
@@ -248,7 +270,7 @@ function endOf(halted: HaltReason | null): 'finished' | 'stopped' | 'interrupted
 function announce(
   settings: Settings,
   { say, endpoints }: RunContext,
-  { total, sample, survey }: Input,
+  { total, sample, survey, done }: Input,
   { target, manifest, store }: RunStart,
 ): void {
   const { input, emulated, limits, work } = settings;
@@ -259,6 +281,7 @@ function announce(
   );
   if (sample !== null) say(sampleText(sample, total, survey.rows));
   if (survey.note !== undefined) say(`${from}: ${survey.note}`);
+  for (const text of done?.texts ?? []) say(text);
   if (total === 0) say(`${from} has no record: there is nothing to call`);
   if (target?.warning) say(`warning: ${target.warning}`);
   const where = ({ baseUrl = '' }: ServiceAddress): string =>
@@ -277,7 +300,7 @@ function announce(
 
 function summaryParts(
   settings: Settings,
-  { input, committer }: EngineParts,
+  { input, committer, batches }: EngineParts,
   halted: HaltReason | null,
 ): SummaryParts {
   const { manifest } = committer;
@@ -310,7 +333,8 @@ function summaryParts(
     ...(settings.endpoints.length > 1 && {
       byEndpoint: endpointFigures(settings, manifest.calls),
     }),
-    hasTiers: settings.flex !== null,
+    hasTiers: settings.hasTiers,
+    ...(batches && { batches: batches.list }),
     hasGold: settings.gold !== null,
     reuses: settings.reuse.dedupe || settings.reuse.onlyNew || manifest.tally.reused !== undefined,
     sample: input.sample,

@@ -1,5 +1,6 @@
 import type { Settings } from '../config/settings.js';
 import type { Row } from '../core/model.js';
+import type { KnownAnswer, SentRequest } from '../batch/done-files.js';
 import { promptText } from '../prompt/prompt-text.js';
 import { type RequestPlan, type RowRequest, rowRequest } from '../prompt/row-request.js';
 import type { Chunk, ChunkRow, OnInvalid } from '../queue/chunk.js';
@@ -7,6 +8,7 @@ import { MOST_LOSSES } from '../queue/chunk-queue.js';
 import type { Execution } from '../resume/resume.js';
 import { mapped } from '../service/endpoint-spec.js';
 import type { Tier } from '../service/response.js';
+import type { HostedBatches } from './batch/hosted-batches.js';
 import type { Canary } from './canary.js';
 import type { Input } from './input.js';
 import type { Plan } from './plan.js';
@@ -18,6 +20,8 @@ export const CHUNK_BYTES = 1024 * 1024;
 const BATCH = 16;
 
 interface ProducerParts extends Pick<Execution, 'queue' | 'committer' | 'reuse' | 'before' | 'deaths'> {
+  /** Null for a job without the batch tier. */
+  readonly batches: HostedBatches | null;
   readonly input: Input;
   readonly plan: Pick<Plan, 'requests'>;
 }
@@ -58,7 +62,7 @@ export class Producer {
    */
   async run(signal: AbortSignal, onGrown: (to: number) => void): Promise<void> {
     const { window, canary } = this;
-    const { input, plan, queue, committer, reuse, deaths } = this.parts;
+    const { input, plan, queue, committer, reuse, batches, deaths } = this.parts;
     const { rows: committed, chunk_size: chunkSize } = committer.manifest;
     let first = committed + 1;
     let rows: WindowRow[] = [];
@@ -74,7 +78,7 @@ export class Producer {
     const close = async (): Promise<void> => {
       const isApart = requests.some(({ row }) => (deaths.get(row) ?? 0) >= MOST_LOSSES);
       window.add({ first, rows, sent: requests.length, bytes: held + this.#commonBytes, isApart });
-      if (requests.length > 0 && !isApart) batch.push({ ...this.#common, first, rows: requests });
+      if (requests.length > 0 && !isApart) batch.push({ ...this.#shared, first, rows: requests });
       first += rows.length;
       [rows, requests, bytes, held] = [[], [], 0, 0];
       if (batch.length >= BATCH || window.full) await send();
@@ -84,11 +88,19 @@ export class Producer {
     for await (const row of input.rows({ onGrown })) {
       if (row.number <= committed) continue;
       if (row.number > input.total || signal.aborted) break;
+      if (batches?.isBehind(row.number)) {
+        if (rows.length > 0) await close();
+        await send();
+        await batches.reach(row.number);
+        if (signal.aborted) break;
+      }
       const request = rowRequest(row, plan.requests);
       if (request.kind === 'send') {
         const looked = reuse?.match(row, request.prompt, request.parameters) ?? null;
-        if (!looked?.source) requests.push(toSend(row, request));
-        rows.push({ row, settled: null, looked });
+        const known = looked?.source ? null : this.#answerTo(row, request);
+        if (!looked?.source && known === null) requests.push(toSend(row, request));
+        rows.push({ row, settled: known?.outcome ?? null, looked });
+        held += known?.bytes ?? 0;
         // Counted even if not sent: a resume that knows fewer rows must end its chunks at the same rows.
         const { length } = promptText(request.prompt);
         bytes += length;
@@ -110,10 +122,25 @@ export class Producer {
     window.close();
   }
 
+  /** Paid for outside the calls of this run; null for a row that is called. */
+  #answerTo(row: Row, request: SentRequest): KnownAnswer | null {
+    const { input, batches } = this.parts;
+    return input.done?.answerTo(row, request) ?? batches?.answerTo(row, request) ?? null;
+  }
+
+  /** With what batches take of the budget now. */
+  get #shared(): Omit<Chunk, 'first' | 'rows'> {
+    const { budget } = this.#common;
+    const { batches } = this.parts;
+    return budget === null || batches === null
+      ? this.#common
+      : { ...this.#common, budget: { ...budget, batches: batches.claimed } };
+  }
+
   /** Null when none of the chunk's rows are sent. */
   again(chunk: WindowChunk): Chunk | null {
     if (chunk.sent === 0) return null;
-    return { ...this.#common, first: chunk.first, rows: sentAgain(chunk, this.parts.plan.requests) };
+    return { ...this.#shared, first: chunk.first, rows: sentAgain(chunk, this.parts.plan.requests) };
   }
 }
 
@@ -124,10 +151,10 @@ function asksOf({ onInvalid, answer }: Settings): OnInvalid | null {
   return { answer, again, prompt, deployment };
 }
 
-/** Rows that reuse an outcome are not sent. */
+/** Rows that reuse an outcome, or have one, are not sent. */
 export const sentAgain = ({ rows }: WindowChunk, requests: RequestPlan): readonly ChunkRow[] =>
-  rows.flatMap(({ row, looked }) => {
-    const request = looked?.source ? null : rowRequest(row, requests);
+  rows.flatMap(({ row, settled, looked }) => {
+    const request = settled !== null || looked?.source ? null : rowRequest(row, requests);
     return request?.kind === 'send' ? [toSend(row, request)] : [];
   });
 

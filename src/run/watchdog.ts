@@ -47,6 +47,8 @@ interface WatchdogOptions {
   readonly queue: string;
   /** What the store refuses, and since when by the caller's clock; null while it accepts writes. */
   readonly refusal?: () => { readonly since: number; readonly message: string } | null;
+  /** How the run waits for batches of the service, as text; null while it does not. @default never */
+  readonly batches?: () => string | null;
   /** Since when records wait for their reader, by the caller's clock; null while none do. @default never */
   readonly unreadSince?: () => number | null;
 }
@@ -99,6 +101,8 @@ export class Watchdog {
     if (now - this.#lookedAt > SILENT_MS)
       return `waiting since ${clock(this.#lookedAt)}: ${queue} does not answer`;
     const idle = this.idleMs(now);
+    const batches = idle > SILENT_MS ? (this.options.batches?.() ?? null) : null;
+    if (batches !== null) return batches;
     // Only some rows wait for another deployment; the others may make progress.
     const other = (): string | null => (idle > SILENT_MS ? (worker?.otherWait?.(now) ?? null) : null);
     if (worker !== null)
@@ -141,6 +145,8 @@ export class Watchdog {
     // The service knows when it will have quota again; the pauses of an outage have no known end.
     if (!silent && (worker === null || (worker.waitingMs > 0 && worker.outage === null)))
       this.#quietFrom = now;
+    // They take up to a day, and their looks have a limit of their own.
+    if (!silent && (this.options.batches?.() ?? null) !== null) this.#quietFrom = now;
     const quiet = now - this.#quietFrom;
     const outage = worker?.outage;
     const few = outage?.connected === true && total - this.#known <= outage.rows + UNTRIED_ROWS;

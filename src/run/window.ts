@@ -3,7 +3,7 @@ import type { ReuseMatch } from '../resume/reuse.js';
 
 export interface WindowRow {
   readonly row: Row;
-  /** Outcome without a call: skipped, or failed before sending; null when the row may need a call. */
+  /** Outcome without a call: skipped, failed before sending, or answered elsewhere; null when the row may need a call. */
   readonly settled: Outcome | null;
   /** Key that keeps its outcome for others, or the source of its outcome; null when nothing is reused. */
   readonly looked: ReuseMatch | null;

@@ -13,12 +13,25 @@ export interface ServiceAddress {
 /** @throws UsageError when the base URL is missing or is no plain http(s) address */
 export function callUrl(address: ServiceAddress, spec: EndpointSpec): string {
   const { path } = operationOf(spec);
-  if (spec.style === 'openai') {
-    const base = plainBase(address.baseUrl);
-    return `${base}${base.endsWith('/v1') ? '' : '/v1'}/${path}`;
-  }
+  if (spec.style === 'openai') return versioned(address, path);
   const query = new URLSearchParams({ 'api-version': spec.apiVersion });
   return `${deploymentsUrl(address)}/${pathSegment(spec.deployment)}/${path}?${query}`;
+}
+
+const versioned = (address: ServiceAddress, path: string): string => {
+  const base = plainBase(address.baseUrl);
+  return `${base}${base.endsWith('/v1') ? '' : '/v1'}/${path}`;
+};
+
+/** Where the files and batches of an endpoint are. @throws UsageError as `callUrl` does */
+export function collectionUrl(
+  address: ServiceAddress,
+  spec: EndpointSpec,
+  name: 'files' | 'batches',
+): string {
+  if (spec.style === 'openai') return versioned(address, name);
+  const query = new URLSearchParams({ 'api-version': spec.apiVersion });
+  return `${plainBase(address.baseUrl)}/${pathSegment(address.segment)}/${name}?${query}`;
 }
 
 /** Checks the address of a worker, whose rows name their deployments. @throws UsageError like `callUrl` */

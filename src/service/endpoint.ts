@@ -80,25 +80,41 @@ export class Endpoint {
   }
 
   /** @param attempts calls made for its rows, including this one */
-  verdicts(
-    exchange: Exchange,
-    { prompts, parameters, ownFields = [], tier }: ServiceRequest,
-    attempts: number,
-  ): readonly Verdict[] {
-    const withLogprobs = listedLogprobs(parameters) !== null;
-    const choices = parameters.n ?? 1;
-    const operation = operationOf(this.#spec);
-    const path = this.#path;
-    const withSchema = parameters.response_format !== undefined;
-    const expected = { prompts: prompts.length, choices, withLogprobs, withSchema };
-    const asked = { ...expected, operation, ownFields, path, tier };
-    return verdicts(exchange, Date.now(), asked, attempts);
+  verdicts(exchange: Exchange, request: ServiceRequest, attempts: number): readonly Verdict[] {
+    return verdictsOf(exchange, request, this.#spec, attempts, this.#path);
   }
 
   /** Calls in flight end as `aborted`. */
   close(): Promise<void> {
     return this.#client.close();
   }
+}
+
+/**
+ * Needs no client: what came may have come from elsewhere.
+ * @param attempts calls made for its rows, including this one
+ * @param path in messages
+ */
+export function verdictsOf(
+  exchange: Exchange,
+  { prompts, parameters, ownFields = [], tier }: ServiceRequest,
+  spec: EndpointSpec,
+  attempts: number,
+  path?: string,
+): readonly Verdict[] {
+  const withLogprobs = listedLogprobs(parameters) !== null;
+  const choices = parameters.n ?? 1;
+  const operation = operationOf(spec);
+  const withSchema = parameters.response_format !== undefined;
+  const expected = { prompts: prompts.length, choices, withLogprobs, withSchema };
+  const asked = { ...expected, operation, ownFields, tier, ...(path !== undefined && { path }) };
+  return verdicts(exchange, Date.now(), asked, attempts);
+}
+
+/** The request as a line of an input file has it: that names the model in every style. */
+export function lineBody(request: ServiceRequest, spec: EndpointSpec, isNewer: boolean): string {
+  const body = requestBody(request, spec, encodedFields(request.parameters, spec, isNewer));
+  return spec.style === 'openai' ? body : `{"model":${JSON.stringify(spec.deployment)},${body.slice(1)}`;
 }
 
 export function requestBody(

@@ -54,6 +54,10 @@ export interface Operation {
   readonly hasTiers: boolean;
   /** Whether answers tell of refusals, and of cached and thought tokens. */
   readonly tellsMore: boolean;
+  /** Names the form of a whole answer. */
+  readonly object: string;
+  /** The other way of {@link text} and {@link refusal}. */
+  choice(text: string | null, refusal: string | null): { readonly [field: string]: unknown };
   /** Log probabilities of the choice's tokens, as the service gives them. */
   logprobs(choice: { readonly [field: string]: unknown }): unknown;
   /** Why a choice without a text belongs to another operation, or null. */
@@ -88,6 +92,8 @@ export const completions: Operation = {
   spent: () => null,
   hasTiers: false,
   tellsMore: false,
+  object: 'text_completion',
+  choice: (text) => ({ text: text ?? '' }),
   logprobs: ({ logprobs }) => logprobs,
   otherForm: (answer, { message, delta }) => {
     const isChat =
@@ -136,6 +142,8 @@ const chat: Operation = {
   },
   hasTiers: true,
   tellsMore: true,
+  object: 'chat.completion',
+  choice: (content, refusal) => ({ message: { role: 'assistant', content, refusal } }),
   logprobs: ({ logprobs }) => logprobs,
   otherForm: (answer, { text }) =>
     typeof text === 'string' || answer['object'] === 'text_completion'

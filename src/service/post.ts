@@ -31,7 +31,7 @@ export async function postOnce(
 }
 
 /** https goes through a tunnel; http requests go to the proxy itself. */
-function dispatcherFor(url: URL, proxy: ServiceProxy | null): Dispatcher {
+export function dispatcherFor(url: URL, proxy: ServiceProxy | null): Dispatcher {
   if (proxy === null) return new Agent();
   const token = proxy.authorization;
   return new ProxyAgent({

@@ -460,7 +460,7 @@ export const refusesOlderLimit = (exchange: Exchange): boolean =>
 const LARGER_THAN_QUOTA_MS = 86_400_000;
 
 /** In milliseconds; takes the most exact hint, so it is never sooner than asked. */
-function waitHint(headers: Response['headers'], message: string, now: number): number | null {
+export function waitHint(headers: Response['headers'], message: string, now: number): number | null {
   const exact = decimal(headers['retry-after-ms']);
   if (exact !== null) return Math.ceil(exact);
   const after = headers['retry-after'];

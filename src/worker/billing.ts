@@ -31,13 +31,20 @@ export class MostBilled {
   /** Without a budget nothing is counted, because counting tokens takes time. */
   of(chunk: ChunkAt, rows: readonly ChunkRow[]): readonly ReservedRow[] {
     if (chunk.budget === null) return rows.map((row) => reserved(row, NO_TOKENS));
-    const { prompt, suffix } = this.#countOf(chunk.endpoint);
     return rows.map((row) => {
-      const parameters: Parameters = { ...chunk.parameters, ...row.parameters };
-      const behind = parameters.suffix ? suffix(parameters.suffix) : 0;
-      const most = mostBilled(prompt(row.prompt) + behind, parameters);
+      const most = this.tokens(chunk, row);
       return reserved(row, atPrice(most, undefined, chunk.budget, chunk.endpoint.name));
     });
+  }
+
+  tokens(
+    { endpoint, parameters: common }: Pick<ChunkAt, 'endpoint' | 'parameters'>,
+    row: Pick<ChunkRow, 'prompt' | 'parameters'>,
+  ): Tokens {
+    const { prompt, suffix } = this.#countOf(endpoint);
+    const parameters: Parameters = { ...common, ...row.parameters };
+    const behind = parameters.suffix ? suffix(parameters.suffix) : 0;
+    return mostBilled(prompt(row.prompt) + behind, parameters);
   }
 
   #countOf(endpoint: EndpointSpec): Counting {

@@ -43,7 +43,7 @@ const WRONG: readonly (readonly [lines: string, message: string])[] = [
   // A value of the wrong kind.
   [
     'output: out.csv',
-    'job.yaml:3: output must be a group of fields, got "out.csv"; its fields are path, columns, formulas, probabilities',
+    'job.yaml:3: output must be a group of fields, got "out.csv"; its fields are path, format, columns, formulas, probabilities',
   ],
   ['answer: positive', 'job.yaml:3: answer must be a group with labels, number or json, got "positive"'],
   [

@@ -40,6 +40,7 @@ describe('/stats', () => {
       filtered: { prompts: 1, completions: 0 },
       abandoned: 0,
       largest_concurrency: 1,
+      batches: { created: 0, requests: 0 },
     });
   });
 

@@ -25,6 +25,7 @@ const FOLDERS = [
   'ops',
   'worker',
   'resume',
+  'batch',
   'compare',
   'run',
   'amend',

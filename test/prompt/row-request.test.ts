@@ -130,6 +130,21 @@ describe('a row with a body', () => {
     expect(rowRequest(row({ body: odd }), plan())).toEqual(failed('invalid_parameters'));
   });
 
+  it('fails when its url is of another operation, with and without /v1', () => {
+    const sent = (url: Json) => rowRequest(row({ body: { prompt: 'x' }, url }), plan()).kind;
+    // A column of this name may be of any other kind.
+    for (const url of ['/v1/completions', '/completions', 'https://a.example/page', 7, null])
+      expect([url, sent(url)]).toEqual([url, 'send']);
+    for (const url of ['/v1/chat/completions', '/v1/responses', '/embeddings', '/v1/v1/completions', '/'])
+      expect(rowRequest(row({ body: { prompt: 'x' }, url }), plan())).toEqual(
+        failed(
+          'url_mismatch',
+          `the url of the row is "${url}", and the job calls /v1/completions (service.operation: completions)`,
+        ),
+      );
+    expect(rowRequest(row({ body: 'mail', url: '/v1/responses' }), plan({ prompt: 'x' })).kind).toBe('send');
+  });
+
   it('is an ordinary column when it is no object, or when the template reads it', () => {
     expect(rowRequest(row({ body: 'mail', review: 'r' }), plan({ prompt: '{{review}}' }))).toMatchObject({
       prompt: 'r',

@@ -83,6 +83,7 @@ const FILES = {
   summary: 'out.summary.json',
   review: 'out.review.csv',
   report: 'out.report.html',
+  errors: 'out.errors.jsonl',
 };
 
 describe('on_finish', () => {

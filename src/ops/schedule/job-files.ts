@@ -95,7 +95,7 @@ export function readSchedule(path: string): FoundJob | null {
   }
   return {
     ...{ name, path, cron: schedule.cron.trim(), timezone: schedule.timezone ?? machineTimezone() },
-    output: placeOf(output.path ?? defaultOutput(name, input.format, input.path)),
+    output: placeOf(output.path ?? defaultOutput(name, output.format ?? input.format, input.path)),
   };
 }
 

@@ -13,7 +13,7 @@ const MOST_COLUMNS = 16;
 export function checkDocument(report: CheckReport): Document {
   const { job, deployment, rows, sample, requests, budget } = report;
   const sum =
-    `${count(rows.total)} rows = ${count(rows.to_send)} to send${copiedText(rows)} + ${count(rows.failing)} failing ` +
+    `${count(rows.total)} rows = ${count(rows.to_send)} to send${copiedText(rows)}${doneText(rows)} + ${count(rows.failing)} failing ` +
     `+ ${count(rows.skipped)} skipped`;
   return {
     title: job,
@@ -24,6 +24,12 @@ export function checkDocument(report: CheckReport): Document {
     ],
     sections: [
       section('endpoints', 'Endpoints', endpointBlocks(report)),
+      section(
+        'done',
+        'Known answers',
+        (report.done ?? []).map((said) => text(said)),
+        { short: 'done' },
+      ),
       section(
         'skipped',
         'Skipped',
@@ -49,6 +55,7 @@ export function checkDocument(report: CheckReport): Document {
       section('votes', 'Votes', [text(votesText(report))]),
       section('asked_again', 'Asked again', [text(furtherText(report))]),
       section('cost', 'Cost', [text(costText(report))]),
+      section('batches', 'Batches', [text(batchesText(report))]),
       section('time', 'Time', [text(timeText(report))]),
       section('deadline', 'Deadline', [text(deadlineText(report))]),
       section(
@@ -175,6 +182,10 @@ const windowText = ({ context_window: window }: CheckReport['tokens']): string =
 const copiedText = ({ copied }: CheckReport['rows']): string =>
   copied === undefined ? '' : ` + ${count(copied)} to copy`;
 
+/** Only of a job with `input.done`. */
+const doneText = ({ done }: CheckReport['rows']): string =>
+  done === undefined ? '' : ` + ${count(done)} answered already`;
+
 function duplicateBlocks({ duplicates, rows: all, currency }: CheckReport): Block[] {
   const { rows, at_least, total_tokens, cost: money, examples } = duplicates;
   if (rows === 0 && !at_least) return [];
@@ -233,12 +244,19 @@ function costText({
   return 'not quoted: add prices: { prompt: …, completion: … } (per 1,000 tokens) to the job file to see the cost';
 }
 
-function timeText({ time, rows }: CheckReport): string {
+function batchesText({ batches, rows }: CheckReport): string {
+  if (batches === undefined || rows.to_send === 0) return '';
+  const { files, most_seconds: seconds } = batches;
+  return `${count(files)} or more, answered within ${duration(seconds)} and usually sooner; what has no answer then is called`;
+}
+
+function timeText({ time, rows, batches }: CheckReport): string {
   if (rows.to_send === 0) return '';
+  const all = batches === undefined ? '' : 'if all rows are called: ';
   if (time === null) {
-    return 'not quoted: without limits.requests_per_minute or limits.tokens_per_minute it depends on the service alone';
+    return `${all}not quoted: without limits.requests_per_minute or limits.tokens_per_minute it depends on the service alone`;
   }
-  return `${duration(time.seconds)} by limits.${time.limit}, as long as ${callText(time.call_seconds)}`;
+  return `${all}${duration(time.seconds)} by limits.${time.limit}, as long as ${callText(time.call_seconds)}`;
 }
 
 const callText = (seconds: number): string => `a call takes ${duration(seconds)} or less on average`;

@@ -48,7 +48,15 @@ export async function checkJob(settings: Settings, context: CheckContext): Promi
     const { sha256 } = input.survey;
     const template = ownText(plan, counting);
     const sample = input.sample && { ...input.sample, of: input.survey.rows };
-    const surveyed = { sha256, rows: input.total, sample, columns, mistakes: likely, template };
+    const surveyed = {
+      sha256,
+      rows: input.total,
+      sample,
+      columns,
+      mistakes: likely,
+      template,
+      done: input.done?.texts ?? null,
+    };
     return checkReport(settings, surveyed, counting, inspected);
   } finally {
     input.discard();
@@ -89,6 +97,7 @@ async function inspect(
   context: CheckContext,
 ): Promise<Inspected> {
   const { names = [] } = plan.requests.template ?? {};
+  const { done } = input;
   const inspection = new Inspection({
     count: promptCounter(loadTokenizer(counting.encoding), plan.requests.operation.overhead),
     contextWindow: counting.contextWindow,
@@ -96,6 +105,7 @@ async function inspect(
     require: settings.input.require,
     parameters: settings.parameters,
     dedupe: settings.reuse.dedupe,
+    isDone: done && ((row, request) => done.answerTo(row, request) !== null),
     golds: GoldCount.of(settings, settings.input.name),
     goldInPrompt: goldColumns(settings)?.columns.find((column) => names.includes(column)) ?? null,
     grouping: {

@@ -19,6 +19,8 @@ export interface CheckReport {
   /** Only with `--sample`: how the rows were chosen, and of how many. */
   readonly sample?: NonNullable<Settings['input']['sample']> & { readonly of: number };
   readonly rows: Inspected['rows'];
+  /** Only of a job with `input.done`: what its files have. */
+  readonly done?: readonly string[];
   readonly skipped: Inspected['skipped'];
   readonly problems: Inspected['problems'];
   readonly warnings: Inspected['warnings'];
@@ -80,7 +82,13 @@ export interface CheckReport {
   readonly cost_per_1000_rows: Range | null;
   /** Only of a job that asks for another tier than online: the cost if a tier took all rows. */
   readonly tiers?: NonNullable<Quote['tiers']>;
+  /** All online. */
   readonly time: Quote['time'];
+  /**
+   * Only of a job with the batch tier: input files at least, and seconds after which what has no answer there is called, which
+   * takes `time` at most.
+   */
+  readonly batches?: { readonly files: number; readonly most_seconds: number };
   readonly deadline: Quote['deadline'];
   readonly budget: Quote['budget'];
   /** `null` if there is nothing to send. */
@@ -93,6 +101,7 @@ type CheckedJob = Pick<
   | 'endpoint'
   | 'endpoints'
   | 'flex'
+  | 'batch'
   | 'input'
   | 'prices'
   | 'currency'
@@ -108,6 +117,9 @@ export interface Counting {
   readonly assumed: boolean;
   readonly contextWindow: number | null;
 }
+
+/** In which a service works through a batch. */
+const WINDOW_MS = 24 * 3_600_000;
 
 /** Characters: many pages. */
 const LONGEST_SHOWN = 20_000;
@@ -133,6 +145,7 @@ export function checkReport(
     readonly sample: CheckReport['sample'] | null;
     readonly columns: readonly string[];
     readonly mistakes: readonly string[];
+    readonly done: readonly string[] | null;
     /** Columns of the prompt, and the tokens of its own text; null without a template. */
     readonly template: { readonly names: readonly string[]; readonly tokens: number } | null;
   },
@@ -151,7 +164,7 @@ export function checkReport(
     prices,
     spread,
     endpoints.map((each) => each.prices),
-    settings.flex === null ? 'online' : 'flex',
+    [...(settings.batch ? (['batch'] as const) : []), ...(settings.flex ? (['flex'] as const) : [])],
   );
   const { askAgain = 0, deployment = null } = onInvalid ?? {};
   const callsOfRow = askAgain + (deployment === null ? 0 : 1);
@@ -164,6 +177,7 @@ export function checkReport(
     input: { path: input.path, sha256: surveyed.sha256, rows: surveyed.rows },
     ...(surveyed.sample && { sample: surveyed.sample }),
     rows: inspected.rows,
+    ...(surveyed.done && { done: surveyed.done }),
     skipped: inspected.skipped,
     problems: inspected.problems,
     warnings: inspected.warnings,
@@ -208,6 +222,15 @@ export function checkReport(
     cost_per_1000_rows: perThousand(quoted.cost, inspected.rows.total),
     ...(quoted.tiers && { tiers: quoted.tiers }),
     time: quoted.time,
+    ...(settings.batch && {
+      batches: {
+        files: Math.ceil(inspected.requests / limits.batch.requests),
+        most_seconds: Math.min(
+          (settings.batch.forMs ?? WINDOW_MS) / 1000,
+          limits.deadlineMs === null ? Number.POSITIVE_INFINITY : limits.deadlineMs / 1000,
+        ),
+      },
+    }),
     deadline: quoted.deadline,
     budget: quoted.budget.map((each) =>
       // How many rows are asked again, and how long their prompts are then, is unknown.

@@ -1,11 +1,13 @@
 import { hash } from 'node:crypto';
+import type { SentRequest } from '../../batch/done-files.js';
 import type { Outcome, Parameters, Problem, Prompt, Row } from '../../core/model.js';
 import { OffsetIndex } from '../../core/offset-index.js';
 import { promptText, shownText } from '../../prompt/prompt-text.js';
 import { isRepeatable, requestText } from '../../prompt/reuse-keys.js';
 import { emptyFields, type RowRequest } from '../../prompt/row-request.js';
+import { mostGenerated } from '../../prompt/tokens.js';
 import { answerBytes, LARGEST_ANSWER } from '../../service/answer-size.js';
-import { candidatesOf, DEFAULT_MAX_TOKENS } from '../../service/parameters.js';
+import { DEFAULT_MAX_TOKENS } from '../../service/parameters.js';
 import { CommonBeginning } from './common-beginning.js';
 import type { GoldCount, GoldCounts } from './gold-count.js';
 import { added, NO_TOKENS, type TokenSums } from './quote.js';
@@ -21,6 +23,8 @@ export interface InspectionRules {
   readonly parameters: Parameters;
   readonly grouping: Grouping;
   readonly dedupe: boolean;
+  /** Whether the row's answer is known; null for a job without such. */
+  readonly isDone: ((row: Row, request: SentRequest) => boolean) | null;
   /** Counts the right answers; `null` for a job without. */
   readonly golds: GoldCount | null;
   /** `answer.gold` if the template names it, else `null`. */
@@ -46,6 +50,8 @@ export interface Inspected {
     readonly failing: number;
     /** Copies of an earlier row's outcome; only with `input.dedupe`. */
     readonly copied?: number;
+    /** Answered already, and not sent; only with `input.done`. */
+    readonly done?: number;
   };
   /** `code` is the name of the empty field. */
   readonly skipped: readonly Finding[];
@@ -78,6 +84,7 @@ export class Inspection {
   #total = 0;
   #sent = 0;
   #copied = 0;
+  #done = 0;
   #skippedRows = 0;
   #tokens = NO_TOKENS;
   #otherScripts = 0;
@@ -105,8 +112,8 @@ export class Inspection {
       this.#settled(row, request.outcome);
     } else {
       const bytes = row.bytes + promptText(request.prompt).length;
-      const isCopy = this.#send(row, request.prompt, request.parameters);
-      if (isCopy) this.#requests.pass(bytes);
+      const isKnown = this.#send(row, request);
+      if (isKnown) this.#requests.pass(bytes);
       else {
         const answer = answerBytes({ ...this.rules.parameters, ...request.parameters }, request.prompt);
         this.#requests.send(bytes, JSON.stringify(request.parameters), answer);
@@ -122,6 +129,7 @@ export class Inspection {
         skipped: this.#skippedRows,
         failing: this.#problems.rows,
         ...(this.rules.dedupe && { copied: this.#copied }),
+        ...(this.rules.isDone && { done: this.#done }),
       },
       skipped: this.#skipped.toList(),
       problems: this.#problems.toList(),
@@ -156,24 +164,31 @@ export class Inspection {
     }
   }
 
-  /** @returns whether the row is a copy, which is not sent */
-  #send(row: Row, prompt: Prompt, own: Parameters | null): boolean {
+  /** @returns whether the row is not sent, because it is a copy, or its answer is known */
+  #send(row: Row, request: SentRequest): boolean {
+    const { prompt, parameters: own } = request;
     const parameters = { ...this.rules.parameters, ...own };
     const { max_tokens, suffix } = parameters;
     // The model also reads the suffix.
     const text = promptText(prompt);
     const tokens = this.rules.count(prompt) + this.#suffixTokens(suffix ?? '');
     const generated = max_tokens ?? DEFAULT_MAX_TOKENS;
-    const tooLong = this.#tooLong(tokens, generated);
+    const isDone = this.rules.isDone?.(row, request) === true;
+    const tooLong = isDone ? null : this.#tooLong(tokens, generated);
     if (tooLong !== null) {
       this.#problems.add(row, tooLong);
       return false;
     }
-    const sums = { prompt_tokens: tokens, most_completion_tokens: generated * candidatesOf(parameters) };
+    const sums = { prompt_tokens: tokens, most_completion_tokens: mostGenerated(parameters) };
     const { number, line } = row;
-    const isRepeat = this.#duplicates.add(requestText(prompt, parameters), line, sums);
-    if (isRepeat && this.rules.dedupe && isRepeatable(parameters)) {
+    const { dedupe } = this.rules;
+    const isRepeat = (dedupe || !isDone) && this.#duplicates.add(requestText(prompt, parameters), line, sums);
+    if (isRepeat && dedupe && isRepeatable(parameters)) {
       this.#copied++;
+      return true;
+    }
+    if (isDone) {
+      this.#done++;
       return true;
     }
     const tooLarge = this.#tooLarge(sums);

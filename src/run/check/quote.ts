@@ -1,6 +1,7 @@
 import { costOf, factorOf, type Prices } from '../../account/summary.js';
 import type { Settings } from '../../config/settings.js';
-import type { Tier } from '../../service/response.js';
+
+type SlowTier = 'flex' | 'batch';
 
 export interface Range {
   readonly least: number;
@@ -67,7 +68,7 @@ export interface Quote {
  * Time is computed from our own token count.
  * @param spread of the prompts. @default EXACT
  * @param routes prices of all endpoints: any may take every row. @default those of one
- * @param tier the cheapest that may take every row. @default online
+ * @param tiers that may take every row, besides online
  */
 export function quote(
   tokens: TokenSums,
@@ -76,18 +77,19 @@ export function quote(
   prices: Prices | null,
   spread: Range = EXACT,
   routes: readonly (Prices | null)[] = [prices],
-  tier: Tier = 'online',
+  tiers: readonly SlowTier[] = [],
 ): Quote {
   const total = totalTokens(tokens, spread);
-  const inTier = (of: Tier) => overRoutes(routes.map((each) => costRange(tokens, each, spread, of)));
-  const [cheapest, online] = [inTier(tier), inTier('online')];
-  const cost = cheapest && online && { least: cheapest.least, most: online.most };
+  const inTier = (of: SlowTier | 'online') =>
+    overRoutes(routes.map((each) => costRange(tokens, each, spread, of)));
+  const quoted = [...tiers, 'online' as const].map((of) => [of, inTier(of)] as const);
+  const cost = overRoutes(quoted.map(([, each]) => each));
   const time = quotedTime(totalTokens(tokens, EXACT).most, requests, limits);
   return {
     completion_tokens: { least: 0, most: tokens.most_completion_tokens },
     total_tokens: total,
     cost,
-    tiers: tier === 'online' ? null : { [tier]: cheapest, online },
+    tiers: tiers.length === 0 ? null : Object.fromEntries(quoted),
     time,
     deadline: quotedDeadline(time, requests, limits),
     budget: [
@@ -114,7 +116,7 @@ export function costRange(
   tokens: TokenSums,
   prices: Prices | null,
   spread: Range,
-  tier: Tier = 'online',
+  tier: SlowTier | 'online' = 'online',
 ): Range | null {
   if (prices === null) return null;
   const of = (factor: number, completion_tokens: number, cached = 0) => {

@@ -13,6 +13,7 @@ const RULES: InspectionRules = {
       .filter((word) => word !== '').length,
   contextWindow: 20,
   dedupe: false,
+  isDone: null,
   golds: null,
   goldInPrompt: null,
   tokensPerMinute: null,

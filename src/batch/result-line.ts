@@ -1,0 +1,70 @@
+import { isObject, memberTexts, parseJson } from '../core/json.js';
+import type { CalledOutcome, Elsewhere, Json } from '../core/model.js';
+import { type ServiceRequest, verdictsOf } from '../service/endpoint.js';
+import type { EndpointSpec } from '../service/endpoint-spec.js';
+import type { Response } from '../service/exchange.js';
+import { withRowUsage } from '../worker/row-usage.js';
+
+/** A line of the results, or of the errors, of a hosted batch or of a runner such as `vllm run-batch`. */
+export interface ResultLine {
+  readonly customId: string;
+  /** Null where the request was not answered. */
+  readonly response: Response | null;
+}
+
+/** Null for what is no result line: other text, a line without an id, a request. */
+export function parseResultLine(text: string, isUtf8 = true): ResultLine | null {
+  const line = objectIn(text);
+  if (line === null || !('response' in line || 'error' in line)) return null;
+  const { custom_id: id, response: answered } = line;
+  // Numbers keep their digits, as those of rows do.
+  const customId = typeof id === 'number' ? memberTexts(text).get('custom_id') : id;
+  if (typeof customId !== 'string') return null;
+  const error = line['error'] || null;
+  if (!isObject(answered)) return { customId, response: null };
+  const { status_code: status = 200, body } = answered;
+  if (typeof status !== 'number' || !(status >= 100) || (error !== null && status < 400))
+    return { customId, response: null };
+  // Some runners have what is wrong with a request beside an empty response.
+  const [holder, name] = body === undefined || body === null ? [text, 'error'] : [responseIn(text), 'body'];
+  const said = typeof body === 'string' ? body : (memberTexts(holder).get(name) ?? 'null');
+  if (said === 'null') return { customId, response: null };
+  const response = { kind: 'response', status, headers: {}, body: said, latency_ms: 0 } as const;
+  return { customId, response: isUtf8 ? response : { ...response, notUtf8: true } };
+}
+
+const responseIn = (text: string): string => memberTexts(text).get('response') ?? '{}';
+
+function objectIn(text: string): { readonly [name: string]: Json } | null {
+  const value = parseJson(text) as Json | undefined;
+  return isObject(value) ? value : null;
+}
+
+/**
+ * Reads it as the answer to a call. Null where that would be called again, or would stop a run; and for `done`, where the
+ * file has an error other than a blocked prompt: this run may ask otherwise.
+ */
+export function outcomeOfLine(
+  { response }: ResultLine,
+  spec: EndpointSpec,
+  request: Pick<ServiceRequest, 'prompts' | 'parameters' | 'ownFields'>,
+  tier: Elsewhere,
+): CalledOutcome | null {
+  if (response === null) return null;
+  const { prompts, parameters } = request;
+  const rows = prompts.map((prompt) => ({ row: 0, prompt, parameters: null }));
+  const judged = verdictsOf(response, request, spec, 1);
+  const [verdict] = withRowUsage(judged, rows, parameters, spec);
+  if (verdict?.kind !== 'final') return null;
+  const { outcome } = verdict;
+  if (tier === 'done' && response.status >= 400 && outcome.status !== 'filtered') return null;
+  const called = { latency_ms: null, elsewhere: tier };
+  if (outcome.status === 'failed') {
+    const { completion } = outcome;
+    return { ...outcome, ...called, ...(completion && { completion: { ...completion, tier } }) };
+  }
+  if (outcome.status === 'completed')
+    return { ...outcome, ...called, completion: { ...outcome.completion, tier } };
+  const { completion } = outcome;
+  return { ...outcome, ...called, completion: completion && { ...completion, tier } };
+}
