@@ -184,7 +184,7 @@ export const summarySchema = z.object({
       z.object({ calls: amount, rows: amount, usage, cost: amount.nullable(), rate_limited: amount }),
     ),
   ),
-  /** Only of a job that asks for another tier than online, by the name that the service says. `rows`: those that it answered. */
+  /** Only of a job that asks for another tier than online, or has known answers (`done`), by the name that the service says. `rows`: those that it answered. */
   tiers: z.exactOptional(z.record(z.string(), z.object({ rows: amount, usage, cost: amount.nullable() }))),
   /** What the same answers would have cost online, less what was paid; `null` without prices. Where there are `tiers`. */
   saved: z.exactOptional(amount.nullable()),
@@ -515,7 +515,7 @@ export function factorOf(tier: string | undefined, prices: Prices | null): numbe
 }
 
 /** For answers of `input.done`, before this run; null without prices. */
-export const paidElsewhere = ({ tiers = {} }: Pick<Tally, 'tiers'>, prices: Prices | null): number | null =>
+const paidElsewhere = ({ tiers = {} }: Pick<Tally, 'tiers'>, prices: Prices | null): number | null =>
   prices && rounded(costOf(tiers['done']?.usage ?? NO_TOKENS, prices) * factorOf('done', prices), 6);
 
 const tiersIn = ({ tiers = {} }: Tally, prices: Prices | null): NonNullable<Summary['tiers']> =>
