@@ -7,7 +7,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * Takes the pictures of docs/first-job.md, as text: the real command line in a terminal of 80 × 24 (tmux; 28 lines at the
+ * Takes the pictures of docs/first-job.md, and that of the README, as text: the real command line in a terminal of 80 × 24 (tmux; 28 lines at the
  * end), against the emulator with a seed, a quota and a short outage. Each frame goes between its marks, `<!-- cast:run -->` and
  * `<!-- /cast:run -->`. Takes about a minute and a half.
  *
@@ -15,10 +15,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
  */
 const root = join(import.meta.dirname, '..');
 const page = join(root, 'docs/first-job.md');
+const readme = join(root, 'README.md');
 const folder = mkdtempSync(join(tmpdir(), 'promptmill-cast-'));
 const server = `promptmill-cast-${process.pid}`;
 /** Longest wait for what a frame shows, in milliseconds. */
-const PATIENCE_MS = 120_000;
+const PATIENCE_MS = 300_000;
 
 const tmux = (...args: readonly string[]): string =>
   execFileSync('tmux', ['-L', server, '-f', '/dev/null', ...args], { encoding: 'utf8' });
@@ -64,9 +65,10 @@ try {
   await shows(/\$$/);
   command('promptmill init samples/reviews.csv');
   for (const [question, answer] of [
-    [/2\/4[\s\S]*>$/, 'Classify the sentiment of the review.'],
-    [/3\/4[\s\S]*>$/, 'positive, negative, neutral'],
-    [/4\/4[\s\S]*>$/, ''],
+    [/2\/5[\s\S]*>$/, ''],
+    [/3\/5[\s\S]*>$/, 'Classify the sentiment of the review.'],
+    [/4\/5[\s\S]*>$/, 'positive, negative, neutral'],
+    [/5\/5[\s\S]*>$/, ''],
   ] as const) {
     await shows(question);
     type(answer, 'Enter');
@@ -92,8 +94,11 @@ try {
   command(run);
   frames['end'] = await ended(/files +output/);
 
-  const before = readFileSync(page, 'utf8');
-  writeFileSync(page, Object.entries(frames).reduce(put, before));
+  for (const path of [page, readme]) {
+    const before = readFileSync(path, 'utf8');
+    const shown = Object.entries(frames).filter(([name]) => path === page || before.includes(marked(name)));
+    writeFileSync(path, shown.reduce(put, before));
+  }
 } finally {
   try {
     tmux('kill-server');
@@ -105,8 +110,12 @@ try {
   rmSync(folder, { recursive: true, force: true });
 }
 
+function marked(name: string): string {
+  return `<!-- cast:${name} -->`;
+}
+
 function put(text: string, [name, frame]: readonly [string, string]): string {
-  const marks = new RegExp(`(<!-- cast:${name} -->\\n)[\\s\\S]*?(<!-- /cast:${name} -->)`);
+  const marks = new RegExp(`(${marked(name)}\\n)[\\s\\S]*?(<!-- /cast:${name} -->)`);
   if (!marks.test(text)) throw new Error(`${page} has no place for the frame ${name}`);
   return text.replace(marks, (_, begin, end) => `${begin}\`\`\`text\n${frame}\n\`\`\`\n${end}`);
 }
@@ -139,6 +148,8 @@ function prepare(): void {
     .replace('name: review-sentiment', 'name: year')
     // Their figures would fill the terminal.
     .replace(/^ {2}(gold|confidence|abstain_below):.*\n/gm, '')
+    // The outage is as many calls longer than those in flight.
+    .replace('concurrency: auto', 'concurrency: 20')
     .replace(/^limits:$/m, 'limits:\n  budget: { cost: 0.5 }');
   writeFileSync(join(folder, 'jobs/year.yaml'), job);
 }
