@@ -55,7 +55,7 @@ export interface RemoteBatch {
   readonly metadata: { readonly [name: string]: unknown };
 }
 
-export interface BatchCounts {
+interface BatchCounts {
   readonly total: number;
   readonly completed: number;
   readonly failed: number;
