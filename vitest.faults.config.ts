@@ -24,7 +24,15 @@ const ALONE = CLAIMING.filter((path) =>
 const LONG_WAITS = [
   ...['process-workers', 'hold', 'lost-entries', 'process-signals', 'service-down', 'store-frozen'],
   ...['machine-limits', 'store-unusable', 'away', 'clock-changes', 'odd-posts', 'one-writer', 'lost-ledger'],
-  ...['quota-for-ever', 'store-killed', 'process-asleep', 'busy-server', 'same-queue', 'cut-part-file'],
+  ...[
+    'soak',
+    'quota-for-ever',
+    'store-killed',
+    'process-asleep',
+    'busy-server',
+    'same-queue',
+    'cut-part-file',
+  ],
 ];
 
 /** They begin first: one that began last would leave the other workers nothing to do. The others begin by their size. */
