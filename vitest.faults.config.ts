@@ -20,11 +20,20 @@ const ALONE = CLAIMING.filter((path) =>
   /\bvi\.mock\(|\b(?:memory|cpu)Usage\(/.test(readFileSync(path, 'utf8')),
 );
 
-/** Those that take longest, most of it waiting. */
+/** Those that take longest, most of it waiting, and those that take longest of all. */
 const LONG_WAITS = [
   ...['process-workers', 'hold', 'lost-entries', 'process-signals', 'service-down', 'store-frozen'],
   ...['machine-limits', 'store-unusable', 'away', 'clock-changes', 'odd-posts', 'one-writer', 'lost-ledger'],
-  ...['quota-for-ever', 'store-killed', 'process-asleep', 'busy-server', 'same-queue', 'cut-part-file'],
+  ...['million-rows', 'large-answers', 'asked-again', 'lost-outcomes', 'retry', 'verdict-table', 'kill'],
+  ...[
+    'soak',
+    'quota-for-ever',
+    'store-killed',
+    'process-asleep',
+    'busy-server',
+    'same-queue',
+    'cut-part-file',
+  ],
 ];
 
 /** They begin first: one that began last would leave the other workers nothing to do. The others begin by their size. */
@@ -53,7 +62,7 @@ export default defineConfig({
     // Of one second by default.
     expect: { poll: { timeout: 60_000 } },
     // More than the cores of CI: many of these tests wait for something that is away or asleep.
-    maxWorkers: 5,
+    maxWorkers: 7,
     sequence: { sequencer: LongestFirst },
     projects: [
       // As in the default suite: what one file has loaded the next need not load anew.

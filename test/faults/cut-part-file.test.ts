@@ -35,6 +35,8 @@ const silent: Outcome = {
 /** A file system in memory, where there is one: thousands of files are synced here, for which a disk takes minutes. */
 const MEMORY = '/dev/shm';
 
+const madeFolder = (): string => mkdtempSync(join(existsSync(MEMORY) ? MEMORY : tmpdir(), 'promptmill-cut-'));
+
 /** Every way in which a row can end, with cells that hold what ends cells and records. */
 const OUTCOMES: { note: string; outcome: Outcome }[] = [
   { note: 'plain', outcome: { ...completed, filters } },
@@ -51,7 +53,7 @@ const COMMITTED = OUTCOMES.length - 1;
 describe('fault 50: a part file that was cut', () => {
   let folder = '';
   beforeEach(() => {
-    folder = mkdtempSync(join(existsSync(MEMORY) ? MEMORY : tmpdir(), 'promptmill-cut-'));
+    folder = madeFolder();
   });
   afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -67,14 +69,16 @@ describe('fault 50: a part file that was cut', () => {
     return readFileSync(part);
   }
 
-  /** There are some 1,800 cuts of each format, and each takes a run to its end: one test would be too long. */
+  /** There are some 1,800 cuts of each format, and each takes a run to its end. Beside each other: most of that is to wait for files. */
   const QUARTERS = ['csv', 'jsonl'].flatMap((format) =>
     [0, 1, 2, 3].map((first) => [format, first] as const),
   );
-  it.each(QUARTERS)(
+  it.concurrent.for(QUARTERS)(
     'at any byte of a %s gives the same output and the same summary (each fourth, from %i)',
-    async (format, first) => {
-      const path = join(folder, `out.${format}`);
+    async ([format, first], { onTestFinished }) => {
+      const own = madeFolder();
+      onTestFinished(() => rmSync(own, { recursive: true, force: true }));
+      const path = join(own, `out.${format}`);
       const settings = settingsFor(path, { answer: labels });
       const rows = await rowsOf(settings, OUTCOMES);
       const part = await leave(settings, rows);

@@ -1,0 +1,61 @@
+import { readdirSync, readlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import pg from 'pg';
+import { outputFiles } from '../../src/resume/output-files.js';
+import { OUTPUT, type Stage } from './stage.js';
+
+/** What the store keeps of a finished run: heartbeats, the pace, and what BullMQ knows of an empty queue. */
+const KEPT_KEYS = /^promptmill:(board|pace|cell)|^bull:[^:]+:(stalled-check|events|limiter|id|meta|marker)$/;
+const KEPT_TABLES = /\.(board|meta|rate_limit|\w*migrations?|\w*events?|\w*queues?)$/;
+const KEPT_FILES = ['clock.mjs', 'disk', 'job.yaml', 'reference.yaml', 'rows.csv', 'shift'];
+
+/** Processes and files of a finished run, but for what it was to write. */
+export function leftOnMachine(stage: Stage): string[] {
+  const { folder } = stage.work;
+  const processes = readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name) && cwdOf(name) === folder)
+    .map((pid) => `process ${pid}`);
+  const files = [
+    ...readdirSync(folder).filter((name) => !KEPT_FILES.includes(name) && name !== '.promptmill'),
+    ...readdirSync(stage.work.path('.promptmill')).map((name) => join('.promptmill', name)),
+    ...readdirSync(stage.work.path('disk'))
+      .map((name) => join('disk', name))
+      .filter((name) => name !== OUTPUT && name !== outputFiles(OUTPUT).summary && !name.endsWith('/.keep')),
+  ];
+  return [...processes, ...files];
+}
+
+function cwdOf(pid: string): string | null {
+  try {
+    return readlinkSync(`/proc/${pid}/cwd`);
+  } catch {
+    return null;
+  }
+}
+
+/** What the store has of a finished run. */
+export async function leftInStore({ store, server }: Stage): Promise<string[]> {
+  if (server === null) return [];
+  if (store === 'redis') {
+    const redis = new Redis(server.url);
+    const keys = await redis.keys('*');
+    redis.disconnect();
+    return keys.filter((key) => !KEPT_KEYS.test(key));
+  }
+  const client = new pg.Client(server.url);
+  await client.connect();
+  try {
+    const { rows: tables } = await client.query<{ name: string }>(
+      "SELECT schemaname || '.' || tablename AS name FROM pg_tables WHERE schemaname IN ('promptmill', 'bullmq')",
+    );
+    const full: string[] = [];
+    for (const { name } of tables) {
+      const { rows } = await client.query<{ count: string }>(`SELECT count(*) FROM ${name}`);
+      if (rows[0]?.count !== '0' && !KEPT_TABLES.test(name)) full.push(`${rows[0]?.count} rows of ${name}`);
+    }
+    return full;
+  } finally {
+    await client.end();
+  }
+}
