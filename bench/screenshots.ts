@@ -15,7 +15,7 @@ import { startChromium } from '../test/ops/web/chromium.js';
 import { startRedis } from '../test/support/servers.js';
 
 /**
- * Takes the pictures of docs/dashboard.md and docs/report.md: real runs on a private Redis, against the emulator, in a headless Chromium.
+ * Takes the pictures of docs/dashboard.md, docs/report.md and docs/batches.md: real runs on a private Redis, against the emulator, in a headless Chromium.
  * Takes about two minutes.
  *
  *   npm run screenshots
@@ -33,6 +33,14 @@ const REPORTS = [
   { name: 'report-print', media: 'print', viewport: { width: 690, height: 1000 } },
 ] as const;
 const MANY = 'samples/reviews-2026.csv';
+
+/** A night in batches, which expire before they have answered all. */
+const NIGHT = {
+  name: 'batches',
+  seconds: 20,
+  settings: ['service.tier=batch', 'limits.batch.requests=2000', 'limits.canary=20', 'limits.deadline=20m'],
+  viewport: { width: 1120, height: 620 },
+} as const;
 
 /** Where the runs work, as a user has it: the paths in the pictures are relative to it. */
 const folder = mkdtempSync(join(tmpdir(), 'promptmill-pictures-'));
@@ -89,6 +97,19 @@ try {
     await report.screenshot({ path: join(images, `${name}.png`) });
     await context.close();
   }
+
+  console.log('a night in batches');
+  const night = start([
+    ...['run', 'jobs/sentiment.yaml', '--quiet', '--emulate', '--input', MANY, '--limit', '6000'],
+    ...['--output', 'out/night.csv', '--batch-seconds', String(NIGHT.seconds), '--batch-fail', 'expire:0.9'],
+    ...NIGHT.settings.flatMap((field) => ['--set', field]),
+  ]);
+  if ((await once(night, 'exit'))[0] !== 0) throw new Error('the night failed');
+  const morning = await browser.newPage({ viewport: NIGHT.viewport });
+  await morning.goto(pathToFileURL(join(folder, 'out/night.emulated.report.html')).href);
+  await morning.evaluate('document.querySelector("#cost").scrollIntoView()');
+  await morning.screenshot({ path: join(images, `${NIGHT.name}.png`) });
+  await morning.close();
 
   console.log('a run of now, with one worker and then with two');
   const input = ['--input', MANY, '--output', 'out/reviews-2026.csv'];

@@ -107,7 +107,7 @@ export function summarySections(summary: Summary, examples?: ExampleTexts): Sect
       chapter: 'cost',
     }),
     section('tiers', 'Tiers', [figures(tiers(summary), { said: 'by name' })], { chapter: 'cost' }),
-    section('batches', 'Batches', batchTables(summary), { chapter: 'cost', in: ELSEWHERE }),
+    section('batches', 'Batches', [figures(batchFigures(summary))], { chapter: 'cost', in: ELSEWHERE }),
     section('reused', 'Rows without a call', [figures(reused(summary))], { chapter: 'cost', in: ELSEWHERE }),
     section('latency', 'Latency', [figures(latencies(summary), { said: 'by name' })], { chapter: 'cost' }),
     section('duration', 'Duration', [text(durationText(summary))], { in: TERMINAL }),
@@ -299,21 +299,17 @@ const endpoints = ({ endpoints: all = {}, currency }: Summary): Figure[] =>
     return figure(name, parts.join(', '));
   });
 
-/** Only of a job with the batch tier. */
-function batchTables({ batches = [] }: Summary): Block[] {
-  if (batches.length === 0) return [];
-  const numbers = ['rows', 'answered', 'minutes'].map((name) => ({ name, isNumber: true }));
-  const rows = batches.map(({ id, status, requests, answered, created_at: from, ended_at: to }) => {
-    const minutes = from === null || to === null ? null : (Date.parse(to) - Date.parse(from)) / 60_000;
-    const figures = [count(requests), answered === null ? '' : count(answered), minutes?.toFixed(1) ?? ''];
-    return { cells: [id, ...figures, status] };
-  });
-  const columns = [{ name: 'batch' }, ...numbers, { name: 'status' }];
-  return [{ kind: 'table', caption: 'Batches', columns, rows, most: MOST_BATCHES }];
-}
-
 /** Batches of a report. */
 const MOST_BATCHES = 50;
+
+/** Only of a job with the batch tier. */
+const batchFigures = ({ batches = [] }: Summary): Figure[] =>
+  batches.slice(0, MOST_BATCHES).map(({ id, status, requests, answered, created_at: from, ended_at: to }) => {
+    const time = from === null || to === null ? [] : [duration((Date.parse(to) - Date.parse(from)) / 1000)];
+    const rows =
+      answered === null ? counted(requests, 'row') : `${count(answered)} of ${counted(requests, 'row')}`;
+    return figure(id, [status, rows, ...time].join(', '));
+  });
 
 /** Only of a job that asks for another tier than online. */
 const tiers = ({ tiers: all = {}, currency }: Summary): Figure[] =>
