@@ -1,13 +1,15 @@
-import { readdirSync, readlinkSync } from 'node:fs';
-import { join } from 'node:path';
+import { readdirSync, readlinkSync, statSync } from 'node:fs';
+import { join, relative } from 'node:path';
 import { Redis } from 'ioredis';
 import pg from 'pg';
 import { outputFiles } from '../../src/resume/output-files.js';
 import { OUTPUT, type Stage } from './stage.js';
 
 /** What the store keeps of a finished run: heartbeats, the pace, and what BullMQ knows of an empty queue. */
-const KEPT_KEYS = /^promptmill:(board|pace|cell)|^bull:[^:]+:(stalled-check|events|limiter|id|meta|marker)$/;
+const KEPT_KEYS = /^promptmill:board:|^bull:[^:]+:(stalled-check|events|limiter|id|meta|marker)$/;
 const KEPT_TABLES = /\.(board|meta|rate_limit|\w*migrations?|\w*events?|\w*queues?)$/;
+/** Bytes of the head of the embedded ledger. */
+const EMPTY_LEDGER = 20;
 const KEPT_FILES = ['clock.mjs', 'disk', 'job.yaml', 'reference.yaml', 'rows.csv', 'shift'];
 
 /** Processes and files of a finished run, but for what it was to write. */
@@ -18,12 +20,24 @@ export function leftOnMachine(stage: Stage): string[] {
     .map((pid) => `process ${pid}`);
   const files = [
     ...readdirSync(folder).filter((name) => !KEPT_FILES.includes(name) && name !== '.promptmill'),
-    ...readdirSync(stage.work.path('.promptmill')).map((name) => join('.promptmill', name)),
+    ...inStateDirectory(stage),
     ...readdirSync(stage.work.path('disk'))
       .map((name) => join('disk', name))
       .filter((name) => name !== OUTPUT && name !== outputFiles(OUTPUT).summary && !name.endsWith('/.keep')),
   ];
   return [...processes, ...files];
+}
+
+/** The embedded store keeps heartbeats, and an empty ledger. */
+function inStateDirectory({ work }: Stage): string[] {
+  const entries = readdirSync(work.path('.promptmill'), { recursive: true, withFileTypes: true });
+  return entries
+    .filter((entry) => !entry.isDirectory())
+    .map(({ parentPath, name }) => relative(work.folder, join(parentPath, name)))
+    .filter((path) => !path.startsWith(join('.promptmill', 'board')))
+    .filter(
+      (path) => !path.endsWith(join('store', 'ledger')) || statSync(work.path(path)).size > EMPTY_LEDGER,
+    );
 }
 
 function cwdOf(pid: string): string | null {
