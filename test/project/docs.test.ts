@@ -92,6 +92,7 @@ describe('a job file', () => {
     const row = (n: number): unknown[] =>
       columns.map((column) => (column === answer.gold ? right : `${column} ${n}`));
     work.write(job.input.path, csv([columns, row(1), row(2), row(3)]));
+    for (const known of job.input.done ?? []) work.write(known, '');
     for (const { text } of of('yaml', 'prices')) work.write('prices.yaml', text);
     if (hook !== undefined) symlinkSync(process.execPath, work.path(hook.command[0]));
     const { code, stderr } = await work.call(['check', work.write(name, text)]);
