@@ -76,6 +76,11 @@ export class Producer {
       batch = [];
     };
     const close = async (): Promise<void> => {
+      const waits = batches?.room(requests) ?? null;
+      if (waits !== null) {
+        await send();
+        await waits;
+      }
       const isApart = requests.some(({ row }) => (deaths.get(row) ?? 0) >= MOST_LOSSES);
       window.add({ first, rows, sent: requests.length, bytes: held + this.#commonBytes, isApart });
       if (requests.length > 0 && !isApart) batch.push({ ...this.#shared, first, rows: requests });

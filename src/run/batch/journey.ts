@@ -296,7 +296,11 @@ export class Journey {
       if (id === null) continue;
       for (;;) {
         const reply = await this.#download(api, id, record.pathOf(name));
-        if (reply.kind === 'ok' || reply.kind === 'missing') break;
+        if (reply.kind === 'ok') break;
+        if (reply.kind === 'missing') {
+          await record.remove(name);
+          break;
+        }
         await this.#failed(reply);
       }
       this.#failingSince = null;
