@@ -111,7 +111,8 @@ class Engine {
     // Without answers not yet in the store: they are lost if this process ends first.
     committer.countAnswers(() => {
       const worker = this.#local?.worker;
-      return worker === undefined ? 0 : worker.totals(manifest.run).answers - worker.unrecorded;
+      const called = worker === undefined ? 0 : worker.totals(manifest.run).answers - worker.unrecorded;
+      return called + this.#producer.askedAgain;
     });
     this.#canary = new Canary(settings.limits.canary, settings.require, manifest.tally, manifest.canary);
     committer.goAhead(this.#canary.last);

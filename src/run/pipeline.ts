@@ -9,7 +9,7 @@ import { count, counted, sampleText } from '../core/figures.js';
 import { prepareStateDir } from '../core/folder.js';
 import type { HaltReason } from '../core/halt.js';
 import { RunHeartbeatSender } from '../ops/heartbeat-sender.js';
-import { spentText } from '../pace/budget.js';
+import { NO_TOKENS, plus, spentText } from '../pace/budget.js';
 import { askedText } from '../prompt/row-request.js';
 import { lastRunOf, recordedLastRun } from '../resume/last-run.js';
 import { removeManifest } from '../resume/manifest.js';
@@ -103,12 +103,14 @@ async function callRows(
     for (const warning of warnings) context.say(`warning: ${warning}`);
   };
   if (settings.batch !== null) checkBatches(settings, target);
-  const execution = await beginExecution(target, input, plan.header, settings, context, tell);
-  const { run } = execution.committer.manifest;
   const { discarded, unfinished } = target ?? {};
   const ofBatches = { settings, endpoint: context.endpoints[0], say: context.say };
+  // As long as they are not cancelled, the run is not given up.
+  if (discarded && !unfinished)
+    await HostedBatches.cancel({ ...ofBatches, run: discarded.run }, context.halt);
+  const execution = await beginExecution(target, input, plan.header, settings, context, tell);
+  const { run } = execution.committer.manifest;
   try {
-    if (discarded && !unfinished) await HostedBatches.cancel({ ...ofBatches, run: discarded.run });
     const batches = await HostedBatches.open({ ...ofBatches, run, from: discarded?.run });
     const parts = { ...execution, input, plan, replacing, batches };
     return await execute(parts, settings, context).finally(() => batches?.leave());
@@ -344,8 +346,8 @@ function summaryParts(
       state: {
         fingerprint: manifest.fingerprint,
         execution: manifest.execution,
-        prompt_tokens: manifest.calls.prompt_tokens,
-        completion_tokens: manifest.calls.completion_tokens,
+        // Of the budget, which goes on when rows are added.
+        ...plus(manifest.calls, batches?.claimed ?? NO_TOKENS),
         ...(manifest.flex_since !== undefined && { flex_since: manifest.flex_since }),
         ...(manifest.sample !== undefined &&
           manifest.rows < input.survey.rows && { sample: manifest.sample }),

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import pLimit, { type LimitFunction } from 'p-limit';
 import type { KnownAnswer, SentRequest } from '../../batch/done-files.js';
@@ -5,10 +6,13 @@ import { outcomeOfLine, parseResultLine } from '../../batch/result-line.js';
 import { costOf, factorOf } from '../../account/summary.js';
 import type { Settings } from '../../config/settings.js';
 import { within } from '../../core/clock.js';
+import { errorText, StopError, UsageError } from '../../core/errors.js';
 import { cost, count, counted } from '../../core/figures.js';
+import type { Halt } from '../../core/halt.js';
 import type { Parameters, Row, Tokens } from '../../core/model.js';
-import { atPrice, type Budget, NO_TOKENS, passed, plus } from '../../pace/budget.js';
+import { atPrice, type Budget, budgetProblem, NO_TOKENS, passed, plus } from '../../pace/budget.js';
 import { type RequestPlan, rowRequest } from '../../prompt/row-request.js';
+import type { ChunkRow } from '../../queue/chunk.js';
 import { BatchApi, lineUrl } from '../../service/batch-api.js';
 import { lineBody, type ServedEndpoint } from '../../service/endpoint.js';
 import { refusesOlderLimit } from '../../service/verdict.js';
@@ -74,9 +78,16 @@ export class HostedBatches {
   #current: BatchFile | null = null;
   /** No further file will be planned. */
   #planned = false;
+  /** Of the budget: for the file that is being written. */
+  #reserved: Tokens = NO_TOKENS;
+  /** Most that the rows in the window may be billed, which were sent while batches ran. */
+  #sent: Tokens = NO_TOKENS;
+  /** The budget has no room for the next row. */
+  #short: StopError | null = null;
   /** The model wants the newer name of `max_tokens`. */
   #isNewer = false;
   #run: BatchRun | null = null;
+  #fail: (error: unknown) => void = () => {};
 
   private constructor(
     private readonly parts: BatchParts,
@@ -100,17 +111,37 @@ export class HostedBatches {
     return new HostedBatches(parts, BatchRecord.find(stateDir, run) ?? BatchRecord.begin(stateDir, run));
   }
 
-  /** Cancels what runs of a run that is given up, and says what it cost. */
-  static async cancel(parts: BatchParts): Promise<void> {
-    const { settings, run, say } = parts;
-    const record = BatchRecord.find(settings.stateDir, run);
+  /**
+   * Cancels what runs of a run that is given up, and says what it cost.
+   * @throws UsageError when the service does not answer, or when this process is to end: the same command tries again
+   */
+  static async cancel(parts: BatchParts, halt: Halt): Promise<void> {
+    const { settings, say } = parts;
+    const record = recordToDiscard(parts);
     if (record === null) return;
     const batches = new HostedBatches(parts, record);
+    let failure: string | null = null;
+    batches.#fail = (error) => {
+      failure ??= errorText(error);
+      void batches.leave();
+    };
+    void halt.requested.then(() => batches.leave());
     batches.#over.abort();
     for (const file of batches.#open) batches.#begin(file);
     await Promise.all(batches.#journeys);
-    const answered = [...batches.#results.values()].reduce((sum, each) => sum + each.answered, 0);
-    const billed = [...batches.#results.values()].map((each) => each.billed).reduce(plus, NO_TOKENS);
+    const left = batches.#open.length;
+    const results = [...batches.#results.values()];
+    const answered = results.reduce((sum, each) => sum + each.answered, 0);
+    const billed = results.map((each) => each.billed).reduce(plus, NO_TOKENS);
+    await batches.leave();
+    if (left > 0) {
+      const why = failure ?? 'interrupted';
+      throw new UsageError(
+        'batches_run',
+        `of the run to discard ${left === 1 ? 'one batch is' : `${left} batches are`} not cancelled: ${why}`,
+        'The same command tries it again.',
+      );
+    }
     const price = settings.prices && costOf(billed, settings.prices) * factorOf('batch', settings.prices);
     if (answered > 0)
       say(
@@ -119,7 +150,6 @@ export class HostedBatches {
             ? `${count(billed.prompt_tokens + billed.completion_tokens)} tokens`
             : cost(price, settings.currency)),
       );
-    await batches.leave();
     record.discard();
   }
 
@@ -146,7 +176,37 @@ export class HostedBatches {
 
   /** Of the budget: what ended batches were billed, and the most that the others can be. */
   get claimed(): Tokens {
-    return this.record.files.map(({ most }) => most).reduce(plus, NO_TOKENS);
+    return this.record.files.map(({ most }) => most).reduce(plus, this.#reserved);
+  }
+
+  /**
+   * Under a budget batches reserve more than they will be billed: calls that lack only that wait for it.
+   * @returns null when there is room
+   */
+  room(rows: readonly ChunkRow[]): Promise<void> | null {
+    const { settings } = this.parts;
+    const budget = this.#budget;
+    if (budget === null || rows.length === 0 || this.#open.length === 0) return null;
+    const at = { endpoint: settings.endpoint, parameters: this.#parameters };
+    const most = rows
+      .map((row) => atPrice(this.#mostBilled.tokens(at, row), undefined, budget, settings.endpoint.name))
+      .reduce(plus);
+    return this.#hasRoom(most) ? null : this.#waitForRoom(most);
+  }
+
+  #hasRoom(most: Tokens): boolean {
+    if (this.#run?.isIdle() === true) this.#sent = NO_TOKENS;
+    if (!this.#isInBudget(plus(this.#sent, most))) return false;
+    this.#sent = plus(this.#sent, most);
+    return true;
+  }
+
+  async #waitForRoom(most: Tokens): Promise<void> {
+    for (;;) {
+      const changed = this.#changed.promise;
+      if (this.#left.signal.aborted || this.#open.length === 0 || this.#hasRoom(most)) return;
+      await changed;
+    }
   }
 
   /** How the run waits, in words; null while it does not. */
@@ -172,14 +232,19 @@ export class HostedBatches {
   /** Goes on with the files of earlier executions, and plans the others. */
   start(run: BatchRun): void {
     this.#run = run;
+    this.#fail = run.fail;
     const { files } = this.record;
     const from = Math.max(run.written, run.ahead);
     // Rows that are in a file are not called ahead of others.
     this.#free = Math.min(from, (files[0]?.first ?? Number.POSITIVE_INFINITY) - 1);
     this.#examined = Math.max(from, this.record.covered);
     for (const file of files) if (file.step !== 'cleared' || file.last > run.written) this.#begin(file);
+    // A run may end within the rows that go ahead.
+    const left = new Promise<void>((resolve) => {
+      this.#left.signal.addEventListener('abort', () => resolve(), { once: true });
+    });
     const passed = run.ahead > run.written ? run.passed : Promise.resolve();
-    this.#work = passed
+    this.#work = Promise.race([passed, left])
       .then(
         () => this.#plan(run),
         // The run stops.
@@ -197,7 +262,10 @@ export class HostedBatches {
     return row > this.#free;
   }
 
-  /** Resolves when the row's file has ended, when the row is in none, or when the process leaves. */
+  /**
+   * Resolves when the row's file has ended, when the row is in none, or when the process leaves.
+   * @throws StopError when the budget has no room for the row
+   */
   async reach(row: number): Promise<void> {
     this.#isAwaited = true;
     for (;;) {
@@ -214,7 +282,9 @@ export class HostedBatches {
         this.#free = Math.min(this.#examined, (next?.first ?? Number.POSITIVE_INFINITY) - 1);
         break;
       }
-      if (file === undefined && this.#planned) {
+      if (file === undefined && this.#short !== null) {
+        if (this.#run?.isIdle() === true) throw this.#short;
+      } else if (file === undefined && this.#planned) {
         // These rows may be called before the process ends: the next one must not put them into a batch.
         if (!this.record.known.over && row <= (this.#run?.total ?? 0)) await this.record.save({ over: true });
         this.#free = Number.POSITIVE_INFINITY;
@@ -295,12 +365,14 @@ export class HostedBatches {
         await own.clear();
       } catch (error) {
         if (!(error instanceof Replaced)) this.#failed(error);
-      } finally {
-        this.#notify();
       }
     });
     this.#journeys.add(journey);
-    void journey.finally(() => this.#journeys.delete(journey));
+    // Only now another has its place.
+    void journey.finally(() => {
+      this.#journeys.delete(journey);
+      this.#notify();
+    });
   }
 
   get #travel(): Travel {
@@ -328,9 +400,10 @@ export class HostedBatches {
     this.#results.set(file, results);
     if (file.step !== 'read') return;
     const { name } = settings.endpoint;
-    // Of one that was given up in the middle nobody knows what it will be billed.
-    if (file.output !== null || file.errors !== null)
-      await this.record.note(file, { most: atPrice(results.billed, 'batch', this.#budget, name) });
+    // Of one that was given up in the middle, or whose answers are lost, nobody knows what it is billed.
+    const named = [file.output !== null, file.errors !== null];
+    const isKnown = named.includes(true) && paths.every((path, i) => !named[i] || existsSync(path));
+    if (isKnown) await this.record.note(file, { most: atPrice(results.billed, 'batch', this.#budget, name) });
     say(
       `batch ${file.batch}: ${file.status}, ${count(results.answered)} of ${counted(file.requests, 'row')} answered`,
     );
@@ -352,7 +425,7 @@ export class HostedBatches {
       const request = rowRequest(row, requests);
       if (request.kind === 'send' && needsCall(row, request)) {
         const line = this.#lineOf(row, request);
-        if (open !== null && !this.#fits(open, line)) {
+        if (open !== null && !this.#take(open, line)) {
           await this.#seal(open, [first, last]);
           open = null;
         }
@@ -369,8 +442,10 @@ export class HostedBatches {
     }
     this.#notify();
     if (open === null) return;
-    if (this.#left.signal.aborted || this.isOver) await open.abandon();
-    else await this.#seal(open, [first, last]);
+    if (this.#left.signal.aborted || this.isOver) {
+      this.#reserved = NO_TOKENS;
+      await open.abandon();
+    } else await this.#seal(open, [first, last]);
   }
 
   #lineOf(row: Row, { prompt, parameters: own }: SentRequest): RequestLine {
@@ -392,15 +467,22 @@ export class HostedBatches {
     };
   }
 
-  #fits(file: InputFile, { bytes, enqueued, most }: RequestLine): boolean {
+  /** Reserves the line's share of the budget when the file has room for it. */
+  #take(file: InputFile, { bytes, enqueued, most }: RequestLine): boolean {
     const { batch } = this.parts.settings.limits;
     const requests = Math.min(batch.requests, this.record.known.requests ?? batch.requests);
-    return (
+    const fits =
       file.requests < requests &&
       file.bytes + bytes <= batch.bytes &&
       (batch.tokens === null || file.enqueued + enqueued <= batch.tokens) &&
-      this.#isInBudget(plus(file.most, most))
-    );
+      this.#mayReserve(most);
+    if (fits) this.#reserved = plus(this.#reserved, most);
+    return fits;
+  }
+
+  /** Workers know only what was reserved when their rows were sent: calls under way could take it as well. */
+  #mayReserve(most: Tokens): boolean {
+    return this.#budget === null || (this.#run?.isIdle() === true && this.#isInBudget(most));
   }
 
   #isInBudget(most: Tokens): boolean {
@@ -410,19 +492,27 @@ export class HostedBatches {
     return passed(budget, [spent, this.claimed, most].reduce(plus)) === null;
   }
 
-  /** A new file when there is room for one; null when there will be none: the rest is called. */
+  /** A new file as soon as there is room for one; null when there will be none. */
   async #next(line: RequestLine): Promise<InputFile | null> {
-    const { budget, batch } = this.parts.settings.limits;
+    const { batch } = this.parts.settings.limits;
     for (;;) {
       const changed = this.#changed.promise;
       if (this.#left.signal.aborted || this.isOver) return null;
       const running = this.#limit.activeCount + this.#limit.pendingCount;
-      // With a budget the calls under way could take what the file is to reserve.
-      const isFree = running < batch.atOnce && (budget === null || this.#run?.isIdle() === true);
-      if (isFree && this.#isInBudget(line.most)) break;
-      if (isFree && running === 0) return null;
+      if (running < batch.atOnce && this.#mayReserve(line.most)) break;
+      const budget = this.#budget;
+      if (running === 0 && budget !== null && this.#run?.isIdle() === true) {
+        const { code, message } = budgetProblem(
+          { ...budget, batches: this.claimed },
+          this.#run.spent(),
+          line.most,
+        );
+        this.#short = new StopError(code, message);
+        return null;
+      }
       await changed;
     }
+    this.#reserved = line.most;
     const name = this.#name();
     await this.record.save({ next: this.record.known.next + 1 });
     return await InputFile.create(this.record.pathOf(name), name);
@@ -435,7 +525,9 @@ export class HostedBatches {
   async #seal(open: InputFile, [first, last]: readonly [number, number]): Promise<void> {
     await open.seal();
     const file = planned(open, [first, last]);
-    await this.record.save({ files: [...this.record.files, file] });
+    const saved = this.record.save({ files: [...this.record.files, file] });
+    this.#reserved = NO_TOKENS;
+    await saved;
     this.#examined = last;
     this.#begin(file);
     this.#notify();
@@ -497,13 +589,24 @@ export class HostedBatches {
   }
 
   #failed(error: unknown): void {
-    if (!(error instanceof Left)) this.#run?.fail(error);
+    if (!(error instanceof Left)) this.#fail(error);
   }
 
   #notify(): void {
     const before = this.#changed;
     this.#changed = signal();
     before.resolve();
+  }
+}
+
+/** Null when there is none, or none that can be read: then nobody knows what runs. */
+function recordToDiscard({ settings: { stateDir }, run, say }: BatchParts): BatchRecord | null {
+  try {
+    return BatchRecord.find(stateDir, run);
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    say(`warning: ${error.message}: batches that it names are not cancelled`);
+    return null;
   }
 }
 

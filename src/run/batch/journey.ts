@@ -227,10 +227,15 @@ export class Journey {
           ended_at: new Date().toISOString(),
         });
       }
-      // A batch that has ended meanwhile refuses to be cancelled.
-      isCancelling ||= cancels && (reply.kind === 'ok' || reply.kind === 'refused');
-      if (reply.kind === 'refused' && cancels) continue;
+      // A batch that has ended meanwhile refuses to be cancelled: a look tells.
+      if (cancels) isCancelling = reply.kind !== 'unsure';
+      else if (reply.kind === 'ok') isCancelling = reply.value.status === 'cancelling';
+      if ((reply.kind === 'refused' || reply.kind === 'busy') && cancels) {
+        waitMs ??= 0;
+        continue;
+      }
       if (reply.kind !== 'ok') {
+        waitMs ??= this.#failingSince === null ? SOON_MS : AGAIN_MS;
         await this.#failed(reply, false);
         continue;
       }
@@ -296,7 +301,11 @@ export class Journey {
       if (id === null) continue;
       for (;;) {
         const reply = await this.#download(api, id, record.pathOf(name));
-        if (reply.kind === 'ok' || reply.kind === 'missing') break;
+        if (reply.kind === 'ok') break;
+        if (reply.kind === 'missing') {
+          await record.remove(name);
+          break;
+        }
         await this.#failed(reply);
       }
       this.#failingSince = null;
