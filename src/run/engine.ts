@@ -37,6 +37,9 @@ const WINDOW_BYTES = 32 * 1024 * 1024;
 /** Milliseconds between progress reports, and between checks of the watchdog. */
 const PULSE_MS = 250;
 
+/** Calls after which the speed of a run with batches is known. */
+const MEASURED_CALLS = 200;
+
 /** Longest time from the halt of a run to its end, in milliseconds: a bit more than the worker's grace. */
 const HALT_MS = 40_000;
 /** Longest wait for an unreachable store when every row is on disk, in milliseconds. */
@@ -243,7 +246,10 @@ class Engine {
     const { toCall, perSecond } = this.#speed.ahead;
     const stated = requestsPerMinute && (requestsPerMinute / 60) * promptsPerRequest;
     const longestMs = committer.manifest.tally.latency?.max ?? 0;
-    const progress = { ranMs: committer.ranMs, toCall, perSecond: perSecond ?? stated, longestMs };
+    // The few rows of a canary do not show how fast many can be called.
+    const measured = committer.manifest.calls.sent < MEASURED_CALLS ? null : perSecond;
+    const known = Math.max(measured ?? 0, stated ?? 0) || null;
+    const progress = { ranMs: committer.ranMs, toCall, perSecond: known, longestMs };
     this.#batch.looked(batches.since, now, progress);
     if (!this.#batch.isOver) return;
     this.context.say(

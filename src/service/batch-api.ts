@@ -183,12 +183,12 @@ export class BatchApi {
     return this.#call('batches', { method: 'POST', path: `/${id}/cancel`, read });
   }
 
-  /** @param line takes each line, without the key if it was in it; it waits for what takes time */
-  content(id: string, line: (text: string) => Promise<void>): Promise<Reply<true>> {
+  /** @param line takes each line, without the key if it was in it; it waits for what takes time; false: no more */
+  content(id: string, line: (text: string) => Promise<boolean>): Promise<Reply<true>> {
     return this.#call<true>('files', {
       ...{ method: 'GET', path: `/${id}/content`, ms: FILE_MS },
       read: async (body, clean) => {
-        for await (const text of linesOf(body)) await line(clean(text));
+        for await (const text of linesOf(body)) if (!(await line(clean(text)))) break;
         return true;
       },
     });

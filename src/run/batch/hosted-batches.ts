@@ -26,6 +26,9 @@ import { BatchResults } from './results.js';
 /** Longest wait for the removal of what is left at the service when the run has ended, in ms. */
 const CLEAR_MS = 60_000;
 
+/** The smallest files are so many times smaller than the job says. */
+const SMALLEST_PART = 16;
+
 export interface BatchParts {
   readonly settings: Settings;
   readonly endpoint: ServedEndpoint;
@@ -382,10 +385,16 @@ export class HostedBatches {
       ...{ api: this.#api, record: this.record, say, giveUpMs },
       ...{ left: this.#left.signal, over: this.#over.signal },
       cancelMs: cancelMs(deadlineMs),
-      anotherEnds: () => this.#changed.promise,
+      anotherEnds: () => this.#anotherEnds(),
       divide: (file) => this.#divide(file),
       withoutLines: (file, lines) => this.#without(file, lines),
     };
+  }
+
+  async #anotherEnds(): Promise<void> {
+    const ended = (): number => this.record.files.length - this.#open.length;
+    const before = ended();
+    while (ended() <= before && !this.#left.signal.aborted) await this.#changed.promise;
   }
 
   #isRead(file: BatchFile): boolean {
@@ -535,7 +544,10 @@ export class HostedBatches {
 
   async #divide(file: BatchFile): Promise<boolean> {
     const half = Math.floor(file.requests / 2);
-    await this.record.save({ requests: Math.max(1, Math.min(half, this.record.known.requests ?? half)) });
+    // Others may have taken the room for a while: later files are not the smaller for ever.
+    const fewest = Math.ceil(this.parts.settings.limits.batch.requests / SMALLEST_PART);
+    const requests = Math.max(fewest, Math.min(half, this.record.known.requests ?? half));
+    await this.record.save({ requests });
     if (half === 0) return false;
     const lines = await this.#linesOf(file);
     const border = rowOf(lines[half] ?? '');

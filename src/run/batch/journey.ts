@@ -328,9 +328,13 @@ export class Journey {
         piece = '';
       };
       try {
+        let lines = 0;
         const reply = await api.content(id, async (line) => {
+          // Each request has one line: what is beyond belongs to nobody.
+          if (++lines > MOST_LINES * (this.file.requests + 1)) return false;
           piece += `${line}\n`;
           if (piece.length > PIECE) await flush();
+          return true;
         });
         if (failure !== null) throw (failure as { readonly error: unknown }).error;
         await flush();
@@ -393,6 +397,9 @@ export class Journey {
 }
 
 const PIECE = 1024 * 1024;
+
+/** Most lines of a result file, for each request: it may have no end. */
+const MOST_LINES = 10;
 
 /** Codes of what is the same in every line. */
 const OF_ALL = /model|url|endpoint|method|deployment/;
