@@ -26,36 +26,34 @@ const CHAT = 'operation: chat, deployment: d';
 
 describe('service.tier', () => {
   it.each([
-    [CHAT, null, 120],
-    [`${CHAT}, tier: online`, null, 120],
-    [`${CHAT}, tier: flex`, { forMs: null }, 900],
-    [`${CHAT}, tier: { flex: 20m }`, { forMs: 1_200_000 }, 900],
-  ])('of { %s }', (service, flex, seconds) => {
+    [CHAT, null, null, 120],
+    [`${CHAT}, tier: online`, null, null, 120],
+    [`${CHAT}, tier: flex`, { forMs: null }, null, 900],
+    [`${CHAT}, tier: { flex: 20m }`, { forMs: 1_200_000 }, null, 900],
+    [`${CHAT}, tier: batch`, null, { forMs: null }, 120],
+    ['deployment: d, tier: { batch: 0s }', null, { forMs: 0 }, 120],
+    [`${CHAT}, tier: { batch: 6h, flex: 20m }`, { forMs: 1_200_000 }, { forMs: 21_600_000 }, 900],
+  ])('of { %s }', (service, flex, batch, seconds) => {
     const job = jobOf(service);
     expect(job.flex).toEqual(flex);
+    expect(job.batch).toEqual(batch);
     expect(job.endpoint.timeoutMs).toBe(1000 * seconds);
     expect(jobOf(service, 'limits: { timeout_seconds: 30 }').endpoint.timeoutMs).toBe(30_000);
   });
 
-  const A_TIER = 'must be online, flex, or a longest time in flex such as { flex: 20m }';
+  const A_TIER =
+    'must be online, flex, batch, or longest times in them such as { batch: 6h } or { batch: 6h, flex: 20m }';
   it.each([
     [`${CHAT}, tier: cheap`, `service.tier ${A_TIER}, got "cheap"`],
     [`${CHAT}, tier: 5`, `service.tier ${A_TIER}, got 5`],
-    [
-      `${CHAT}, tier: batch`,
-      'service.tier must be online or flex, as batches are not built yet, got "batch"',
-    ],
-    [
-      `${CHAT}, tier: { batch: 6h, flex: 20m }`,
-      'service.tier.batch must be online or flex, as batches are not built yet, got "6h"',
-    ],
+    [`${CHAT}, tier: {}`, `service.tier ${A_TIER}`],
     [
       `${CHAT}, tier: { flex: soon }`,
       'service.tier.flex must be a duration such as 90s, 30m or 8h, got "soon"',
     ],
     [
       'deployment: d, tier: flex',
-      'service.tier needs service: { operation: chat }: text completions have one tier, so take it out, got "flex"',
+      'service.tier needs service: { operation: chat }: text completions have no flex tier, so take it out, got "flex"',
     ],
     [
       'tier: flex, endpoints: [{ name: a, base_url: "https://a.example", deployment: d, key: A_KEY, operation: chat }]',

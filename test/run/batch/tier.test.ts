@@ -1,72 +1,14 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { pino } from 'pino';
-import { afterAll, afterEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { BatchFaults } from '../../../src/emulator/batches/settings.js';
 import type { EmulatorOptions } from '../../../src/emulator/options.js';
-import { startEmulator } from '../../../src/emulator/server.js';
-import { defineJob, run } from '../../../src/index.js';
-import { Workplace } from '../../support/promptmill.js';
-
-const work = new Workplace();
-afterAll(() => work.remove());
-
-const PRICES = { prompt: 1, completion: 2, batch: 0.4 };
-const SECONDS = 0.4;
-
-interface Line {
-  readonly [field: string]: unknown;
-  readonly tier?: string;
-}
+import { billedBy, type Line, rowsOf, Workbench } from './workbench.js';
 
 describe('the batch tier', () => {
-  const ends: (() => Promise<void>)[] = [];
-  afterEach(async () => {
-    for (const end of ends.splice(0)) await end();
+  let bench: Workbench;
+  beforeEach(() => {
+    bench = new Workbench();
   });
-  let names = 0;
-
-  async function emulated(faults: BatchFaults = {}, more: EmulatorOptions = {}) {
-    const batches = { seconds: SECONDS, faults, ...more.batches };
-    const emulator = await startEmulator({ latency: { baseMs: 1, perTokenMs: 0 }, ...more, batches });
-    ends.push(() => emulator.close());
-    return emulator;
-  }
-
-  function begin({ url, keys }: Awaited<ReturnType<typeof emulated>>, more: object = {}) {
-    const name = `batch-${++names}`;
-    const output = work.path(`${name}.jsonl`);
-    const state = work.path(`state-${name}`);
-    const env = {
-      ...{ PROMPTMILL_BASE_URL: url, PROMPTMILL_API_KEY: keys[0] ?? '', PROMPTMILL_STATE_DIR: state },
-    };
-    const { tier = 'batch', service = {}, ...others } = more as { tier?: unknown; service?: object };
-    const job = defineJob({
-      name,
-      service: { operation: 'chat', deployment: 'lm-35-turbo', tier, ...service },
-      prompt: 'Is this a positive review? {{ text }}',
-      prices: PRICES,
-      ...others,
-    } as Parameters<typeof defineJob>[0]);
-    return {
-      output,
-      left: () => (existsSync(`${state}/batches`) ? readdirSync(`${state}/batches`) : []),
-      go: async (rows: readonly object[], options: object = {}) => {
-        const log = pino({ level: 'silent' });
-        const { summary } = await run(job, { rows, output, log, env, ...options } as never);
-        return summary;
-      },
-      lines: (): Line[] =>
-        readFileSync(output, 'utf8')
-          .trimEnd()
-          .split('\n')
-          .map((line) => JSON.parse(line)),
-    };
-  }
-
-  const rowsOf = (count: number) =>
-    Array.from({ length: count }, (_, i) => ({
-      text: `Number ${i + 1} is ${i % 3 === 0 ? 'fine' : 'poor'}.`,
-    }));
+  afterEach(() => bench.rest());
 
   const answers = (lines: readonly Line[]) =>
     lines.map(({ tier: _, latency_ms: __, attempts: ___, created: ____, completion_id: _____, ...rest }) =>
@@ -74,10 +16,10 @@ describe('the batch tier', () => {
     );
 
   it('has the answers that calls have, for the price of the batch, and leaves nothing behind', async () => {
-    const emulator = await emulated();
-    const batch = begin(emulator, { limits: { batch: { requests: 20 } } });
+    const emulator = await bench.emulated();
+    const batch = bench.begin(emulator, { limits: { batch: { requests: 20 } } });
     const summary = await batch.go(rowsOf(50));
-    const online = begin(emulator, { tier: 'online' });
+    const online = bench.begin(emulator, { tier: 'online' });
     await online.go(rowsOf(50));
     expect(summary).toMatchObject({
       ...{ stopped: null, rows: { total: 50, completed: 50 }, calls: { sent: 0, repeated: 0 } },
@@ -91,14 +33,6 @@ describe('the batch tier', () => {
     expect(answers(batch.lines())).toEqual(answers(online.lines()));
     expect(batch.left()).toEqual([]);
   });
-
-  /** By the emulator's own count, in the prices of the job. */
-  function billed({ stats }: Awaited<ReturnType<typeof emulated>>): number {
-    const { usage, by_tier } = stats();
-    const cost = ({ prompt_tokens: prompt, completion_tokens: completion }: typeof usage) =>
-      (prompt * PRICES.prompt + completion * PRICES.completion) / 1000;
-    return cost(usage) - (by_tier['batch'] ? cost(by_tier['batch']) * (1 - PRICES.batch) : 0);
-  }
 
   for (const [what, faults, more] of [
     ['expires after 40 % of its requests', { expire: 0.4 }, {}],
@@ -118,20 +52,20 @@ describe('the batch tier', () => {
     ],
   ] as [string, BatchFaults, { batches?: object; service?: object }][])
     it(`answers every row once where a batch ${what}`, async () => {
-      const emulator = await emulated(faults, { batches: more.batches } as EmulatorOptions);
+      const emulator = await bench.emulated(faults, { batches: more.batches } as EmulatorOptions);
       const { service } = more;
-      const batch = begin(emulator, { service, limits: { batch: { requests: 20 } } });
+      const batch = bench.begin(emulator, { service, limits: { batch: { requests: 20 } } });
       const summary = await batch.go(rowsOf(50));
       const asked = emulator.stats();
       expect(summary).toMatchObject({ stopped: null, rows: { total: 50, completed: 50 } });
       const isTwice = 'no-file' in faults;
       // The answers of a lost file were paid for, too, and nobody can know what they cost.
-      if (!isTwice) expect(summary.cost).toBeCloseTo(billed(emulator), 6);
+      if (!isTwice) expect(summary.cost).toBeCloseTo(billedBy(emulator).cost, 6);
       expect(summary.calls.sent).toBe(50 - (summary.tiers?.['batch']?.rows ?? 0));
       if (asked.batches.created > 3) expect(what).toMatch(/enqueued/);
       else expect(summary.batches).toHaveLength(asked.batches.created);
       expect(batch.left()).toEqual([]);
-      const online = begin(await emulated(), { tier: 'online', service });
+      const online = bench.begin(await bench.emulated(), { tier: 'online', service });
       await online.go(rowsOf(50));
       expect(answers(batch.lines())).toEqual(answers(online.lines()));
     });

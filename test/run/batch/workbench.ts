@@ -6,11 +6,11 @@ import { startEmulator } from '../../../src/emulator/server.js';
 import { defineJob, retry, run } from '../../../src/index.js';
 import { Workplace } from '../../support/promptmill.js';
 
-export const PRICES = { prompt: 1, completion: 2, batch: 0.4 };
+const PRICES = { prompt: 1, completion: 2, batch: 0.4 };
 
 export type Emulator = Awaited<ReturnType<typeof startEmulator>>;
 
-interface Line {
+export interface Line {
   readonly [field: string]: unknown;
   readonly tier?: string;
   readonly status?: string;
