@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs';
 import { StringDecoder } from 'node:string_decoder';
 import type { Dispatcher } from 'undici';
-import { parseJson } from '../core/json.js';
+import { isObject, parseJson } from '../core/json.js';
 import type { Problem } from '../core/model.js';
 import { collectionUrl } from './address.js';
 import { LARGEST_ANSWER } from './answer-size.js';
@@ -357,9 +357,6 @@ async function* linesOf(body: AsyncIterable<Buffer>): AsyncGenerator<string> {
   if (rest !== '') yield rest;
 }
 
-type Obj = { readonly [name: string]: unknown };
-const isObject = (value: unknown): value is Obj =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 const text = (value: unknown): string | null => (typeof value === 'string' && value !== '' ? value : null);
 const amount = (value: unknown): number | null =>
   typeof value === 'number' && Number.isFinite(value) && value >= 0 ? value : null;
@@ -397,7 +394,7 @@ function batchOf(value: unknown): RemoteBatch | null {
   };
 }
 
-function countsOf({ total, completed, failed }: Obj): BatchCounts | null {
+function countsOf({ total, completed, failed }: { readonly [name: string]: unknown }): BatchCounts | null {
   const [all, done, not] = [amount(total), amount(completed), amount(failed)];
   return all === null || done === null ? null : { total: all, completed: done, failed: not ?? 0 };
 }

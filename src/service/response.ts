@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http';
-import { parseJson } from '../core/json.js';
+import { isObject, parseJson } from '../core/json.js';
 import type {
   Choice,
   Completion,
@@ -437,9 +437,6 @@ const clip = (text: string, most = 500): string => {
 };
 
 type Obj = { readonly [key: string]: unknown };
-
-const isObject = (value: unknown): value is Obj =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 const stringOr = (value: unknown): string | null => (typeof value === 'string' ? value : null);
 
