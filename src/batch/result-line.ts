@@ -58,13 +58,7 @@ export function outcomeOfLine(
   if (verdict?.kind !== 'final') return null;
   const { outcome } = verdict;
   if (tier === 'done' && response.status >= 400 && outcome.status !== 'filtered') return null;
-  const called = { latency_ms: null, elsewhere: tier };
-  if (outcome.status === 'failed') {
-    const { completion } = outcome;
-    return { ...outcome, ...called, ...(completion && { completion: { ...completion, tier } }) };
-  }
-  if (outcome.status === 'completed')
-    return { ...outcome, ...called, completion: { ...outcome.completion, tier } };
   const { completion } = outcome;
-  return { ...outcome, ...called, completion: completion && { ...completion, tier } };
+  const called = { latency_ms: null, elsewhere: tier };
+  return { ...outcome, ...called, ...(completion && { completion: { ...completion, tier } }) };
 }
