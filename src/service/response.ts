@@ -282,7 +282,7 @@ function noText(otherForm: string | null, choice: Obj): NoText {
 }
 
 /** Some servers leave out `completion_tokens` when they generated nothing: 0. All else is `odd`. */
-function usageOf(value: unknown, isText: boolean, tellsMore: boolean): Usage | 'odd' | null {
+export function usageOf(value: unknown, isText: boolean, tellsMore: boolean): Usage | 'odd' | null {
   if (value === undefined || value === null) return null;
   if (!isObject(value)) return 'odd';
   const { prompt_tokens, completion_tokens, total_tokens } = value;
