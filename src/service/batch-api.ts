@@ -38,7 +38,6 @@ export interface No {
 export interface RemoteFile {
   readonly id: string;
   readonly name: string;
-  readonly bytes: number | null;
   /** Lower case; the hosted form has `pending` before `processed`. */
   readonly status: string;
 }
@@ -86,10 +85,10 @@ interface Call<T> {
   readonly path: string;
   readonly query?: { readonly [name: string]: string };
   readonly type?: string;
-  /** Made anew for each key. */
+  /** Made again for each key that is tried. */
   readonly body?: () => { readonly content: string | AsyncIterable<Buffer>; readonly bytes: number };
   readonly ms?: number;
-  /** Null when the answer is none. */
+  /** Null when the body is not what was asked for. */
   read(body: Dispatcher.ResponseData['body'], clean: KeyCleaner): Promise<T | null>;
 }
 
@@ -369,7 +368,7 @@ function fileOf(value: unknown): RemoteFile | null {
   const id = idOf(value['id']);
   if (id === null) return null;
   const status = (text(value['status']) ?? 'processed').toLowerCase();
-  return { id, name: text(value['filename']) ?? '', bytes: amount(value['bytes']), status };
+  return { id, name: text(value['filename']) ?? '', status };
 }
 
 function batchOf(value: unknown): RemoteBatch | null {
