@@ -42,7 +42,7 @@ function objectIn(text: string): { readonly [name: string]: Json } | null {
 
 /**
  * Reads it as the answer to a call. Null where that would be called again, or would stop a run; and for `done`, where the
- * file has an error other than a blocked prompt: this run may ask otherwise.
+ * file has an error other than a blocked prompt: this run may send another request.
  */
 export function outcomeOfLine(
   { response }: ResultLine,
