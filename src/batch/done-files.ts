@@ -212,16 +212,15 @@ export class DoneFiles {
   }
 
   /** Null for what is no result. */
-  #answerIn(file: DoneFile, bytes: Buffer, { prompt, parameters: own }: SentRequest): OwnRecord | null {
+  #answerIn(file: DoneFile, bytes: Buffer, request: SentRequest): OwnRecord | null {
     const line = file.format.hasHeader ? null : parseResultLine(textOf(bytes), isUtf8(bytes));
     if (line === null) {
       const record = recordIn(file, bytes);
       return record && readOwnRecord(record);
     }
-    const ownFields = Object.keys(own ?? {});
     for (const { spec } of this.job.endpoints) {
-      const parameters = { ...this.job.parametersByOperation[spec.operation], ...own };
-      const outcome = outcomeOfLine(line, spec, { prompts: [prompt], parameters, ownFields }, 'done');
+      const common = this.job.parametersByOperation[spec.operation];
+      const outcome = outcomeOfLine(line, spec, request, common, 'done');
       if (outcome !== null) return { id: line.customId, outcome };
     }
     return { id: line.customId, outcome: null };
