@@ -3,7 +3,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { steadyNow } from '../../core/clock.js';
 import { StopError } from '../../core/errors.js';
 import { count, counted, duration } from '../../core/figures.js';
-import { PIECE } from '../../output/packing.js';
 import { syncFolder, writing } from '../../output/writer.js';
 import { NO_TOKENS } from '../../pace/budget.js';
 import type { BatchApi, No, Page, RemoteBatch, Reply } from '../../service/batch-api.js';
@@ -377,6 +376,8 @@ export class Journey {
     if (left.aborted) throw new Left();
   }
 }
+
+const PIECE = 1024 * 1024;
 
 /** Codes of what is the same in every line. */
 const OF_ALL = /model|url|endpoint|method|deployment/;
