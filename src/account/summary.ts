@@ -508,7 +508,7 @@ const endpointsIn = (
 /** What a tier costs where the prices do not say, as a factor of them. */
 const USUAL_FACTOR = 0.5;
 
-/** The service may name tiers of which the prices know nothing. What was done before was a batch, mostly. */
+/** The service may name tiers that the prices do not have. Known answers (`done`) count as a batch, which most of them were. */
 export function factorOf(tier: string | undefined, prices: Prices | null): number {
   if (tier === 'flex') return prices?.flex ?? USUAL_FACTOR;
   return tier === 'batch' || tier === 'done' ? (prices?.batch ?? USUAL_FACTOR) : 1;

@@ -291,7 +291,7 @@ class PaidCounter {
   }
 }
 
-function withUsage(sum: Usage, { estimated: _, ...usage }: Usage): Usage {
+export function withUsage(sum: Usage, { estimated: _, ...usage }: Usage): Usage {
   const { cached_tokens: cached, reasoning_tokens: thought } = usage;
   return {
     ...sum,

@@ -140,7 +140,7 @@ function tokenChoices(logprobs: Json | undefined, most: number): readonly TokenC
   if (isList(content)) {
     return content.slice(0, most).flatMap((each) => {
       const { token, logprob, top_logprobs: top } = isObject(each) ? each : {};
-      const others = isList(top) ? top.filter(isObject) : [];
+      const others = isList(top) ? top.filter((each) => isObject(each)) : [];
       return choice(
         token,
         logprob,

@@ -1,5 +1,6 @@
 import type { Ajv, ErrorObject } from 'ajv';
 import { either, errorText } from '../core/errors.js';
+import { isObject } from '../core/json.js';
 import type { Json } from '../core/model.js';
 import { nearest } from '../core/nearest.js';
 
@@ -45,7 +46,7 @@ const BESIDE = new Set(['example', 'id', 'nullable', 'name', 'discriminator', 'x
  * for typos; a schema of only unknown names is none.
  */
 export function unknownKeywords(schema: unknown, path: Path = []): readonly SchemaProblem[] {
-  if (!isGroup(schema)) return [];
+  if (!isObject(schema)) return [];
   const members = Object.entries(schema);
   const isKeyword = (name: string): boolean => KEYWORDS.includes(name);
   const slips = members.flatMap(([name]) => {
@@ -65,7 +66,7 @@ export function unknownKeywords(schema: unknown, path: Path = []): readonly Sche
     return [{ path: [...path, first], message }];
   }
   const inner = members.flatMap(([name, value]) => {
-    if (NAMED.includes(name) && isGroup(value))
+    if (NAMED.includes(name) && isObject(value))
       return Object.entries(value).flatMap(([each, found]) => unknownKeywords(found, [...path, name, each]));
     if (SEVERAL.includes(name) && Array.isArray(value))
       return value.flatMap((found, i) => unknownKeywords(found, [...path, name, i]));
@@ -106,7 +107,7 @@ function inWords({ instancePath, message = '' }: ErrorObject, schema: unknown): 
     .map((step) => decodeURIComponent(step).replaceAll('~1', '/').replaceAll('~0', '~'));
   let input: unknown = schema;
   for (const step of path)
-    input = isGroup(input) || Array.isArray(input) ? Reflect.get(input, step) : undefined;
+    input = isObject(input) || Array.isArray(input) ? Reflect.get(input, step) : undefined;
   const [parent, last = ''] = [path.at(-2), path.at(-1)];
   if ((last === 'type' || parent === 'type') && typeof input === 'string') {
     const meant = TYPES_ELSEWHERE[input.toLowerCase()] ?? nearest(input, TYPES);
@@ -132,13 +133,10 @@ function inWords({ instancePath, message = '' }: ErrorObject, schema: unknown): 
 const typeNamed = (word: string): string =>
   TYPES_ELSEWHERE[word.toLowerCase()] ?? nearest(word, TYPES) ?? 'string';
 
-const isGroup = (value: unknown): value is object =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
 function textsOf(value: unknown, path: Path = []): readonly (readonly [string, Path])[] {
   if (typeof value === 'string') return [[value, path]];
   if (Array.isArray(value)) return value.flatMap((each, i) => textsOf(each, [...path, i]));
-  return isGroup(value)
+  return isObject(value)
     ? Object.entries(value).flatMap(([name, each]) => textsOf(each, [...path, name]))
     : [];
 }

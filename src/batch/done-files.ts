@@ -6,6 +6,7 @@ import { errorText, StopError, UsageError } from '../core/errors.js';
 import { count, counted } from '../core/figures.js';
 import type { CalledOutcome, Row } from '../core/model.js';
 import { MOST_KEYS, NOWHERE, OffsetIndex } from '../core/offset-index.js';
+import { customIdOf } from '../output/batch.js';
 import { csv } from '../output/csv.js';
 import { knownFormatOf } from '../output/format.js';
 import { jsonl } from '../output/jsonl.js';
@@ -16,7 +17,7 @@ import type { OutputFormat } from '../output/record.js';
 import { keyOf } from '../prompt/reuse-keys.js';
 import type { RowRequest } from '../prompt/row-request.js';
 import { RECORD_LIMIT, recordTooLarge } from '../source/lines.js';
-import { idIn, isOfOther, type OwnRecord, readOwnRecord } from './own-record.js';
+import { isOfOther, type OwnRecord, readOwnRecord } from './own-record.js';
 import { outcomeOfLine, parseResultLine } from './result-line.js';
 
 type DoneJob = Pick<Settings, 'endpoints' | 'parametersByOperation' | 'output'>;
@@ -83,7 +84,7 @@ export class DoneFiles {
   /** Call for each row of the input, in order, while it is surveyed. */
   offer(row: Row): void {
     if (row.problem !== undefined) return;
-    const key = keyOf(idIn((name) => row.fields.get(name)) ?? String(row.number));
+    const key = keyOf(customIdOf(row));
     const found = this.#index.find(key);
     if (found === null) return;
     if (found.at === null) {
@@ -211,16 +212,15 @@ export class DoneFiles {
   }
 
   /** Null for what is no result. */
-  #answerIn(file: DoneFile, bytes: Buffer, { prompt, parameters: own }: SentRequest): OwnRecord | null {
+  #answerIn(file: DoneFile, bytes: Buffer, request: SentRequest): OwnRecord | null {
     const line = file.format.hasHeader ? null : parseResultLine(textOf(bytes), isUtf8(bytes));
     if (line === null) {
       const record = recordIn(file, bytes);
       return record && readOwnRecord(record);
     }
-    const ownFields = Object.keys(own ?? {});
     for (const { spec } of this.job.endpoints) {
-      const parameters = { ...this.job.parametersByOperation[spec.operation], ...own };
-      const outcome = outcomeOfLine(line, spec, { prompts: [prompt], parameters, ownFields }, 'done');
+      const common = this.job.parametersByOperation[spec.operation];
+      const outcome = outcomeOfLine(line, spec, request, common, 'done');
       if (outcome !== null) return { id: line.customId, outcome };
     }
     return { id: line.customId, outcome: null };
@@ -257,8 +257,7 @@ const recordIn = ({ reader }: DoneFile, bytes: Buffer) => reader?.record(bytes, 
 /** Without an id, the record of another row may have the number of this one, as in the output of a sample. */
 function isForeign(file: DoneFile, bytes: Buffer, row: Row): boolean {
   const record = recordIn(file, bytes);
-  const own = record && readOwnRecord(record);
-  return own !== null && own.id === null && record !== null && isOfOther(record, row);
+  return record !== null && readOwnRecord(record)?.id === null && isOfOther(record, row);
 }
 
 /** Without a byte-order mark, which editors put at the beginning. */

@@ -1,12 +1,8 @@
 import { UsageError } from '../core/errors.js';
 import { isObject, valueText } from '../core/json.js';
-import type { CalledOutcome, Completion, Json, Row, Usage } from '../core/model.js';
+import type { CalledOutcome, Completion, Row, Usage } from '../core/model.js';
+import { idIn } from '../output/batch.js';
 import type { OutputRecord } from '../output/reader.js';
-
-/** By what others know a row: `custom_id`, else `id`; null: by its number. @param value of a column */
-export function idIn(value: (column: string) => Json | undefined): string | null {
-  return ['custom_id', 'id'].map((name) => valueText(value(name))).find((id) => id !== '') ?? null;
-}
 
 /** A record of an earlier output. */
 export interface OwnRecord {

@@ -1,6 +1,6 @@
 import { isObject, memberTexts, parseJson } from '../core/json.js';
-import type { CalledOutcome, Elsewhere, Json } from '../core/model.js';
-import { type ServiceRequest, verdictsOf } from '../service/endpoint.js';
+import type { CalledOutcome, Elsewhere, Parameters, Prompt } from '../core/model.js';
+import { verdictsOf } from '../service/endpoint.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
 import type { Response } from '../service/exchange.js';
 import { withRowUsage } from '../worker/row-usage.js';
@@ -14,8 +14,8 @@ export interface ResultLine {
 
 /** Null for what is no result line: other text, a line without an id, a request. */
 export function parseResultLine(text: string, isUtf8 = true): ResultLine | null {
-  const line = objectIn(text);
-  if (line === null || !('response' in line || 'error' in line)) return null;
+  const line = parseJson(text);
+  if (!isObject(line) || !('response' in line || 'error' in line)) return null;
   const { custom_id: id, response: answered } = line;
   // Numbers keep their digits, as those of rows do.
   const customId = typeof id === 'number' ? memberTexts(text).get('custom_id') : id;
@@ -35,36 +35,27 @@ export function parseResultLine(text: string, isUtf8 = true): ResultLine | null 
 
 const responseIn = (text: string): string => memberTexts(text).get('response') ?? '{}';
 
-function objectIn(text: string): { readonly [name: string]: Json } | null {
-  const value = parseJson(text) as Json | undefined;
-  return isObject(value) ? value : null;
-}
-
 /**
  * Reads it as the answer to a call. Null where that would be called again, or would stop a run; and for `done`, where the
- * file has an error other than a blocked prompt: this run may ask otherwise.
+ * file has an error other than a blocked prompt: this run may send another request.
+ * @param common parameters of all rows; those of the row come before them
  */
 export function outcomeOfLine(
   { response }: ResultLine,
   spec: EndpointSpec,
-  request: Pick<ServiceRequest, 'prompts' | 'parameters' | 'ownFields'>,
+  { prompt, parameters: own }: { readonly prompt: Prompt; readonly parameters: Parameters | null },
+  common: Parameters | undefined,
   tier: Elsewhere,
 ): CalledOutcome | null {
   if (response === null) return null;
-  const { prompts, parameters } = request;
-  const rows = prompts.map((prompt) => ({ row: 0, prompt, parameters: null }));
+  const parameters = { ...common, ...own };
+  const request = { prompts: [prompt], parameters, ownFields: Object.keys(own ?? {}) };
   const judged = verdictsOf(response, request, spec, 1);
-  const [verdict] = withRowUsage(judged, rows, parameters, spec);
+  const [verdict] = withRowUsage(judged, [{ row: 0, prompt, parameters: null }], parameters, spec);
   if (verdict?.kind !== 'final') return null;
   const { outcome } = verdict;
   if (tier === 'done' && response.status >= 400 && outcome.status !== 'filtered') return null;
-  const called = { latency_ms: null, elsewhere: tier };
-  if (outcome.status === 'failed') {
-    const { completion } = outcome;
-    return { ...outcome, ...called, ...(completion && { completion: { ...completion, tier } }) };
-  }
-  if (outcome.status === 'completed')
-    return { ...outcome, ...called, completion: { ...outcome.completion, tier } };
   const { completion } = outcome;
-  return { ...outcome, ...called, completion: completion && { ...completion, tier } };
+  const called = { latency_ms: null, elsewhere: tier };
+  return { ...outcome, ...called, ...(completion && { completion: { ...completion, tier } }) };
 }

@@ -7,7 +7,7 @@ import { readEnvironment } from '../config/environment.js';
 import { defaultOutput } from '../config/settings.js';
 import { either, errorCode, errorText, UsageError } from '../core/errors.js';
 import { makeFolder } from '../core/folder.js';
-import { parseJson } from '../core/json.js';
+import { isObject, parseJson } from '../core/json.js';
 import { packageFile } from '../core/package-file.js';
 import { outputFormatOf } from '../output/format.js';
 import { compileTemplate } from '../prompt/template.js';
@@ -248,7 +248,7 @@ function readSchema(path: string): Record<string, unknown> {
     throw new UsageError('schema_unreadable', `cannot read the JSON Schema ${path}: ${errorText(error)}`);
   }
   const schema = parseJson(text);
-  if (typeof schema === 'object' && schema !== null && !Array.isArray(schema)) return { ...schema };
+  if (isObject(schema)) return { ...schema };
   throw new UsageError('schema_not_json', `${path} is no JSON Schema: it must be one JSON object`);
 }
 

@@ -224,8 +224,12 @@ export const canonical = (value: Json): string => JSON.stringify(value, sorted);
 const sorted = (_: string, value: Json): Json =>
   isObject(value) ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) : value;
 
-export const isObject = (value: Json | undefined): value is { readonly [key: string]: Json } =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
+/** Neither a list nor null. */
+export function isObject(value: Json | undefined): value is { readonly [key: string]: Json };
+export function isObject(value: unknown): value is { readonly [key: string]: unknown };
+export function isObject(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
 
 /** Index of the quote that ends the string beginning at `start`, or −1 without one. */
 export function stringEnd(text: string, start: number): number {

@@ -5,14 +5,14 @@ import { clipped } from '../core/figures.js';
 import { STATUSES } from '../core/model.js';
 import { nearest } from '../core/nearest.js';
 
-/** One for each option: a wrong one by a caller in JavaScript, who has no types, is refused with a sentence. */
+/** A check for each option: callers in JavaScript have no types, and get a sentence about a wrong value. */
 type Checks<Options> = { readonly [Name in keyof Required<Options>]: z.ZodType };
 
 const text = z.string('must be a text').min(1, 'must not be empty');
 const flag = z.boolean('must be true or false');
 const count = whole(1);
 
-/** @param methods that an object has which is used as such a thing, whoever made it */
+/** @param methods that the value must have; its class may be that of another copy of the package */
 const having = (methods: readonly string[], expected: string): z.ZodType =>
   z.custom((value) => {
     if (typeof value !== 'object' || value === null) return false;
@@ -22,7 +22,7 @@ const callback = z.custom((value) => typeof value === 'function', 'must be a fun
 const signal = having(['throwIfAborted', 'addEventListener'], 'must be an AbortSignal');
 
 const OF_JOB = {
-  // These two have sentences of their own.
+  // Checked where they are read.
   ...{ rows: z.unknown(), format: z.unknown() },
   ...{ limit: count, sample: count, seed: whole(0), by: text },
   concurrency: z.union(
@@ -54,7 +54,7 @@ export const CHECKS = {
   },
   retry: {
     ...OF_WHOLE,
-    // It has a sentence of its own.
+    // Checked where it is read.
     job: z.unknown(),
     status: z.array(z.enum(STATUSES, ONE_OF), `must be a list, each ${either(STATUSES)}`),
     ...{ invalid: flag, abstained: flag },
@@ -115,7 +115,7 @@ const shown = (value: unknown): string => {
     : clipped(JSON.stringify(value) ?? String(value), 60);
 };
 
-/** What commands call otherwise. */
+/** Names of options on the command line → in a program, where they differ. */
 const RENAMED: Readonly<Record<string, string>> = { input: 'rows', 'no-work': 'work: false' };
 export const RENAMED_BY_COMPARE: typeof RENAMED = { output: 'changed', html: 'page' };
 const NAMES = Object.values(CHECKS).flatMap((checks) => Object.keys(checks));

@@ -4,6 +4,7 @@ import type {
   Completion,
   FilterResults,
   Filters,
+  Json,
   Outcome,
   Problem,
   Row,
@@ -55,10 +56,12 @@ export const isResultLine = (line: Buffer): boolean =>
 const ANSWERED = '{"status_code":200,';
 
 /** By which programs find the row of a result: its `custom_id`, else its `id`, else its number. */
-function customIdOf({ fields, number }: Row): string {
-  const ids = ['custom_id', 'id'].map((name) => valueText(fields.get(name) ?? null));
-  return ids.find((id) => id !== '') ?? String(number);
-}
+export const customIdOf = ({ fields, number }: Row): string =>
+  idIn((name) => fields.get(name)) ?? String(number);
+
+/** Null: the row is known by its number. @param value of a column */
+export const idIn = (value: (column: string) => Json | undefined): string | null =>
+  ['custom_id', 'id'].map((name) => valueText(value(name))).find((id) => id !== '') ?? null;
 
 function responseOf(outcome: Outcome, formOf: NonNullable<RecordLayout['formOf']>) {
   if (outcome.status === 'filtered' && outcome.completion === null) {

@@ -9,8 +9,8 @@ import { writeDurably } from '../output/writer.js';
 import { type OutputFiles, outputFiles } from './output-files.js';
 
 /*
- * The records of rows without an answer once more, as a batch has them in its error file. Files of others are
- * never replaced, and an output of this name is another run's.
+ * A second copy of the records without an answer, as a batch has them in its error file. It never replaces a
+ * file that a person put there, nor the output of another run.
  */
 
 /** @throws UsageError `errors_in_use` */

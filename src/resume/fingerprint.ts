@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import type { FinishedSummary } from '../account/read-summary.js';
 import type { Settings } from '../config/settings.js';
 import { UsageError } from '../core/errors.js';
+import { isObject } from '../core/json.js';
 import type { Manifest } from './manifest.js';
 
 /** Hashes of the parts that records depend on. Half a file per prompt would be no one's answer. */
@@ -147,7 +148,7 @@ const short = (text: string): string => (text.length > SHOWN ? `${text.slice(0, 
 
 function differences(name: string, was: string, is: string): Change[] {
   const [a, b] = [parsed(was), parsed(is)];
-  if (isFields(a) && isFields(b)) {
+  if (isObject(a) && isObject(b)) {
     const fields = [...new Set([...Object.keys(a), ...Object.keys(b)])];
     return fields
       .filter((field) => textOf(a[field]) !== textOf(b[field]))
@@ -164,9 +165,6 @@ function differences(name: string, was: string, is: string): Change[] {
 }
 
 const shown = (value: unknown): string => (value === undefined ? 'none' : short(textOf(value)));
-
-const isFields = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** A kept value; for a shortened text, its beginning. */
 function parsed(text: string): unknown {

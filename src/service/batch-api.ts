@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs';
 import { StringDecoder } from 'node:string_decoder';
 import type { Dispatcher } from 'undici';
-import { parseJson } from '../core/json.js';
+import { isObject, parseJson } from '../core/json.js';
 import type { Problem } from '../core/model.js';
 import { collectionUrl } from './address.js';
 import { LARGEST_ANSWER } from './answer-size.js';
@@ -38,7 +38,6 @@ export interface No {
 export interface RemoteFile {
   readonly id: string;
   readonly name: string;
-  readonly bytes: number | null;
   /** Lower case; the hosted form has `pending` before `processed`. */
   readonly status: string;
 }
@@ -86,10 +85,10 @@ interface Call<T> {
   readonly path: string;
   readonly query?: { readonly [name: string]: string };
   readonly type?: string;
-  /** Made anew for each key. */
+  /** Made again for each key that is tried. */
   readonly body?: () => { readonly content: string | AsyncIterable<Buffer>; readonly bytes: number };
   readonly ms?: number;
-  /** Null when the answer is none. */
+  /** Null when the body is not what was asked for. */
   read(body: Dispatcher.ResponseData['body'], clean: KeyCleaner): Promise<T | null>;
 }
 
@@ -357,9 +356,6 @@ async function* linesOf(body: AsyncIterable<Buffer>): AsyncGenerator<string> {
   if (rest !== '') yield rest;
 }
 
-type Obj = { readonly [name: string]: unknown };
-const isObject = (value: unknown): value is Obj =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 const text = (value: unknown): string | null => (typeof value === 'string' && value !== '' ? value : null);
 const amount = (value: unknown): number | null =>
   typeof value === 'number' && Number.isFinite(value) && value >= 0 ? value : null;
@@ -372,7 +368,7 @@ function fileOf(value: unknown): RemoteFile | null {
   const id = idOf(value['id']);
   if (id === null) return null;
   const status = (text(value['status']) ?? 'processed').toLowerCase();
-  return { id, name: text(value['filename']) ?? '', bytes: amount(value['bytes']), status };
+  return { id, name: text(value['filename']) ?? '', status };
 }
 
 function batchOf(value: unknown): RemoteBatch | null {
@@ -397,7 +393,7 @@ function batchOf(value: unknown): RemoteBatch | null {
   };
 }
 
-function countsOf({ total, completed, failed }: Obj): BatchCounts | null {
+function countsOf({ total, completed, failed }: { readonly [name: string]: unknown }): BatchCounts | null {
   const [all, done, not] = [amount(total), amount(completed), amount(failed)];
   return all === null || done === null ? null : { total: all, completed: done, failed: not ?? 0 };
 }

@@ -1,3 +1,4 @@
+import { isObject } from '../core/json.js';
 import type { Json, Parameters, Problem, Prompt } from '../core/model.js';
 import { conversationOf, isConversation, messagesOf, shown, textOf } from './messages.js';
 import {
@@ -196,6 +197,3 @@ export const otherOperation = ({ name }: Operation): string =>
 
 export const operationOf = ({ operation }: { readonly operation: OperationName }): Operation =>
   BY_NAME[operation];
-
-const isObject = (value: unknown): value is { readonly [field: string]: unknown } =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);

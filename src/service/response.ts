@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http';
-import { parseJson } from '../core/json.js';
+import { isObject, parseJson } from '../core/json.js';
 import type {
   Choice,
   Completion,
@@ -282,7 +282,7 @@ function noText(otherForm: string | null, choice: Obj): NoText {
 }
 
 /** Some servers leave out `completion_tokens` when they generated nothing: 0. All else is `odd`. */
-function usageOf(value: unknown, isText: boolean, tellsMore: boolean): Usage | 'odd' | null {
+export function usageOf(value: unknown, isText: boolean, tellsMore: boolean): Usage | 'odd' | null {
   if (value === undefined || value === null) return null;
   if (!isObject(value)) return 'odd';
   const { prompt_tokens, completion_tokens, total_tokens } = value;
@@ -437,9 +437,6 @@ const clip = (text: string, most = 500): string => {
 };
 
 type Obj = { readonly [key: string]: unknown };
-
-const isObject = (value: unknown): value is Obj =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 const stringOr = (value: unknown): string | null => (typeof value === 'string' ? value : null);
 

@@ -7,7 +7,7 @@ const completions: EndpointSpec = {
 };
 const chat: EndpointSpec = { ...completions, operation: 'chat' };
 
-const request = { prompts: ['Is it good?'], parameters: { max_tokens: 5 } };
+const request = { prompt: 'Is it good?', parameters: null };
 
 const usage = { prompt_tokens: 4, completion_tokens: 1, total_tokens: 5 };
 const completionsBody = {
@@ -36,7 +36,7 @@ const lineOf = (status_code: unknown, body: unknown, more: object = {}): string 
 
 const outcome = (text: string, tier: 'done' | 'batch' = 'done', spec = completions) => {
   const line = parseResultLine(text);
-  return line && outcomeOfLine(line, spec, request, tier);
+  return line && outcomeOfLine(line, spec, request, { max_tokens: 5 }, tier);
 };
 
 describe('a result line', () => {

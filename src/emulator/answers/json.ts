@@ -95,7 +95,7 @@ function valueFor(name: string, given: Schema, task: Task): Json {
 function resolved(schema: Schema, root: Schema): Schema {
   const { $ref: reference, anyOf, oneOf, allOf } = schema;
   if (typeof reference === 'string') return reference.split('/').slice(1).reduce(objectIn, root);
-  const variants = [anyOf ?? oneOf ?? allOf ?? []].flat().filter(isObject);
+  const variants = [anyOf ?? oneOf ?? allOf ?? []].flat().filter((one) => isObject(one));
   const variant = variants.find(({ type }) => type !== 'null');
   if (variant === undefined) return schema;
   return { ...resolved(variant, root), nullable: variants.some(({ type }) => type === 'null') };

@@ -13,7 +13,7 @@ import type { BatchedAnswer } from '../stats.js';
 import type { Draft } from './files.js';
 import { type CheckedInput, LINE, type Work } from './input.js';
 
-/** As a batch tells them. */
+/** Of requests, as a batch reports them. */
 export interface Counts {
   readonly completed: number;
   readonly failed: number;
@@ -27,8 +27,8 @@ export interface Share {
 }
 
 /**
- * Writes the lines of the results, in an order of chance.
- * @param number of the batch: what chance decides depends on it
+ * Writes the lines of the results, in random order.
+ * @param number of the batch, which seeds what is random
  */
 export async function writeResults(
   work: Work,

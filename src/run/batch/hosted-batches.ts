@@ -299,8 +299,8 @@ export class HostedBatches {
   }
 
   /** Null when the row is in no batch, or has no answer there. */
-  answerTo({ number }: Row, { prompt, parameters: own }: SentRequest): KnownAnswer | null {
-    const { settings } = this.parts;
+  answerTo({ number }: Row, request: SentRequest): KnownAnswer | null {
+    const { endpoint } = this.parts.settings;
     const results = this.#current === null ? null : this.#results.get(this.#current);
     const text = results?.lineOf(number) ?? null;
     const line = text === null ? null : parseResultLine(text);
@@ -309,10 +309,7 @@ export class HostedBatches {
       this.#isNewer = true;
       return null;
     }
-    const parameters = { ...this.#parameters, ...own };
-    const ownFields = Object.keys(own ?? {});
-    const request = { prompts: [prompt], parameters, ownFields };
-    const outcome = outcomeOfLine(line, settings.endpoint, request, 'batch');
+    const outcome = outcomeOfLine(line, endpoint, request, this.#parameters, 'batch');
     return outcome && { outcome, bytes: text.length };
   }
 

@@ -1,10 +1,8 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import type { Tokens } from '../../core/model.js';
+import { PIECE } from '../../output/packing.js';
 import { writing } from '../../output/writer.js';
 import { NO_TOKENS, plus } from '../../pace/budget.js';
-
-/** Bytes written at once. */
-const PIECE = 1024 * 1024;
 
 /** A request as a line of an input file. */
 export interface RequestLine {
@@ -49,9 +47,12 @@ export class InputFile {
 
   /** On disk when it resolves. @throws WriteError */
   async seal(): Promise<void> {
-    await this.#flush();
-    await writing(this.path, () => this.file.sync());
-    await this.file.close();
+    try {
+      await this.#flush();
+      await writing(this.path, () => this.file.sync());
+    } finally {
+      await this.file.close();
+    }
   }
 
   async abandon(): Promise<void> {

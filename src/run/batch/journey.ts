@@ -4,7 +4,8 @@ import { steadyNow } from '../../core/clock.js';
 import { StopError } from '../../core/errors.js';
 import { count, counted, duration } from '../../core/figures.js';
 import { syncFolder, writing } from '../../output/writer.js';
-import type { BatchApi, No, RemoteBatch, Reply } from '../../service/batch-api.js';
+import { NO_TOKENS } from '../../pace/budget.js';
+import type { BatchApi, No, Page, RemoteBatch, Reply } from '../../service/batch-api.js';
 import type { BatchFile, BatchRecord } from './record.js';
 
 /** Milliseconds before the first looks at a batch; then a look a minute. */
@@ -139,7 +140,7 @@ export class Journey {
     await record.note(file, { step: 'uploaded', file: value.id });
   }
 
-  /** An uncertain create is looked up: a second one would be a second batch, and paid for . */
+  /** An uncertain create is looked up: a second one would be a second batch, and paid for. */
   async #create(isFirst: boolean): Promise<void> {
     const { file } = this;
     const { api, record, say } = this.travel;
@@ -167,17 +168,14 @@ export class Journey {
 
   /** Twice, with a pause between: a list may lag behind. Null when it is not there. */
   async #find<T>(
-    list: (
-      after: string | null,
-    ) => Promise<Reply<{ readonly entries: readonly T[]; readonly after: string | null }>>,
+    list: (after: string | null) => Promise<Reply<Page<T>>>,
     isOurs: (entry: T) => boolean,
   ): Promise<Reply<T> | null> {
     for (const isLast of [false, true]) {
       let after: string | null = null;
       let waitMs = AGAIN_MS;
       for (let page = 0; page < MOST_PAGES; page++) {
-        const reply: Reply<{ readonly entries: readonly T[]; readonly after: string | null }> =
-          await list(after);
+        const reply: Reply<Page<T>> = await list(after);
         if (reply.kind !== 'ok') return reply;
         const { value, retryAfterMs } = reply;
         const found = value.entries.find(isOurs);
@@ -352,11 +350,7 @@ export class Journey {
     const { api, record } = this.travel;
     const uploaded = file.file ?? (file.step === 'uploading' ? await this.#uploaded() : null);
     if (uploaded !== null) await api.removeFile(uploaded);
-    await record.note(file, {
-      step: 'cleared',
-      file: null,
-      most: { prompt_tokens: 0, completion_tokens: 0 },
-    });
+    await record.note(file, { step: 'cleared', file: null, most: NO_TOKENS });
     await record.remove(file.name);
   }
 

@@ -119,8 +119,8 @@ export class BatchRecord {
   static begin(stateDir: string, run: string): BatchRecord {
     const folder = join(batchesFolder(stateDir), run);
     makePrivateFolder(folder);
-    const empty = { v: 1, run, since: null, over: false, requests: null, next: 1, files: [] } as const;
-    return new BatchRecord(folder, { ...empty, files: [] });
+    const empty = { since: null, over: false, requests: null, next: 1, files: [] };
+    return new BatchRecord(folder, { v: 1, run, ...empty });
   }
 
   get known(): Readonly<RecordShape> {
@@ -141,7 +141,7 @@ export class BatchRecord {
   }
 
   /** Durable when it resolves. @throws WriteError */
-  async save(changes: Partial<RecordShape> = {}): Promise<void> {
+  async save(changes: Partial<RecordShape>): Promise<void> {
     Object.assign(this.record, changes);
     await this.#write();
   }
@@ -154,12 +154,9 @@ export class BatchRecord {
 
   /** One write at a time, each with all that is known by then. */
   async #write(): Promise<void> {
-    const before = this.#saving;
-    const write = async (): Promise<void> => {
-      await before.catch(() => {});
-      await writeDurably(join(this.folder, RECORD), `${JSON.stringify(this.record)}\n`, 0o600);
-    };
-    this.#saving = write();
+    this.#saving = this.#saving
+      .catch(() => {})
+      .then(() => writeDurably(join(this.folder, RECORD), `${JSON.stringify(this.record)}\n`, 0o600));
     await this.#saving;
   }
 
