@@ -406,9 +406,10 @@ export class HostedBatches {
     this.#results.set(file, results);
     if (file.step !== 'read') return;
     const { name } = settings.endpoint;
-    // Of one that was given up in the middle, or whose answers are lost, nobody knows what it is billed.
+    // Of one that was given up in the middle, whose answers are lost or do not say it, nobody knows what it is billed.
     const named = [file.output !== null, file.errors !== null];
-    const isKnown = named.includes(true) && paths.every((path, i) => !named[i] || existsSync(path));
+    const isThere = named.includes(true) && paths.every((path, i) => !named[i] || existsSync(path));
+    const isKnown = isThere && results.isMetered;
     if (isKnown) await this.record.note(file, { most: atPrice(results.billed, 'batch', this.#budget, name) });
     say(
       `batch ${file.batch}: ${file.status}, ${count(results.answered)} of ${counted(file.requests, 'row')} answered`,

@@ -23,8 +23,10 @@ export class BatchResults {
     private readonly open: readonly (number | null)[],
     /** Rows with an answer. */
     readonly answered: number,
-    /** What the answers were billed. */
+    /** What the answers were billed, as far as they say it. */
     readonly billed: Usage,
+    /** Whether all of them say it. */
+    readonly isMetered: boolean,
   ) {}
 
   /**
@@ -39,6 +41,7 @@ export class BatchResults {
     const isAnswer = new Uint8Array(size);
     let answered = 0;
     let billed = NO_USAGE;
+    let isMetered = true;
     for (const [i, path] of paths.entries()) {
       if (!existsSync(path)) continue;
       let end = 0;
@@ -49,7 +52,11 @@ export class BatchResults {
         const place = line === null || !/^\d+$/.test(line.customId) ? -1 : Number(line.customId) - first;
         if (line === null || place < 0 || place >= size) continue;
         const isOk = line.response !== null && line.response.status < 300;
-        if (isOk && line.response !== null) billed = withUsage(billed, usageIn(line.response.body));
+        if (isOk && line.response !== null) {
+          const usage = usageIn(line.response.body);
+          if (usage === null) isMetered = false;
+          else billed = withUsage(billed, usage);
+        }
         // An answer wins over an error, and the first over a second.
         if (places.files[place] !== 0 && (!isOk || isAnswer[place] === 1)) continue;
         if (isOk) {
@@ -62,7 +69,7 @@ export class BatchResults {
       }
     }
     const open = paths.map((path) => (existsSync(path) ? openSync(path, 'r') : null));
-    return new BatchResults(first, places, open, answered, billed);
+    return new BatchResults(first, places, open, answered, billed, isMetered);
   }
 
   /** Null when there is none. */
@@ -84,8 +91,8 @@ async function* recordsIn(path: string): AsyncGenerator<Buffer> {
   for await (const records of recordsWithEnds(createReadStream(path), jsonl)) yield* records;
 }
 
-function usageIn(body: string): Usage {
+function usageIn(body: string): Usage | null {
   const answer = parseJson(body);
   const usage = isObject(answer) ? usageOf(answer['usage'], false, true) : null;
-  return usage === null || usage === 'odd' ? NO_USAGE : usage;
+  return usage === 'odd' ? null : usage;
 }
