@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import { closeSync, fstatSync, openSync, read, readSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, read, readSync, statSync } from 'node:fs';
 import { promisify } from 'node:util';
 import type { Settings } from '../config/settings.js';
 import { errorText, StopError, UsageError } from '../core/errors.js';
@@ -17,7 +17,7 @@ import { keyOf } from '../prompt/reuse-keys.js';
 import type { RowRequest } from '../prompt/row-request.js';
 import { RECORD_LIMIT, recordTooLarge } from '../source/lines.js';
 import { idIn, isOfOther, type OwnRecord, readOwnRecord } from './own-record.js';
-import { outcomeOfLine, parseResultLine } from './result-line.js';
+import { outcomeOfLine, parseResultLine, type ResultLine } from './result-line.js';
 
 type DoneJob = Pick<Settings, 'endpoints' | 'parametersByOperation' | 'output'>;
 
@@ -39,13 +39,15 @@ interface DoneFile {
   reader: RecordReader | null;
   /** Records so far. */
   records: number;
-  /** Some answers have no id. */
+  /** Some answers have no id but the number of their row. */
   hasPlaces: boolean;
   /** Rows of this run whose answers it has. */
   rows: number;
   /** Lines, by why they are not used. */
   readonly unused: { unanswered: number; foreign: number; repeated: number; others: number };
 }
+
+type Found = OwnRecord & Pick<ResultLine, 'isNumber'>;
 
 /** For reading an answer before its row is known. */
 const ANY: SentRequest = { prompt: '', parameters: null };
@@ -162,6 +164,8 @@ export class DoneFiles {
 
   async #open(path: string, signal: AbortSignal): Promise<DoneFile> {
     try {
+      // It is read in places, and to open a pipe would wait for its writer.
+      if (!statSync(path).isFile()) throw new Error('it is a folder, a pipe or a device');
       const descriptor = openSync(await this.#copies.plain(path, signal), 'r');
       const format = knownFormatOf(path) === csv ? csv : jsonl;
       const unused = { unanswered: 0, foreign: 0, repeated: 0, others: 0 };
@@ -200,7 +204,7 @@ export class DoneFiles {
     if (found === null) unused.others++;
     else if (found.outcome === null) unused.unanswered++;
     else {
-      if (found.id === null) file.hasPlaces = true;
+      if (found.id === null || found.isNumber) file.hasPlaces = true;
       const key = keyOf(found.id ?? String(file.records));
       if (this.#index.find(key) !== null) unused.repeated++;
       else {
@@ -211,19 +215,21 @@ export class DoneFiles {
   }
 
   /** Null for what is no result. */
-  #answerIn(file: DoneFile, bytes: Buffer, { prompt, parameters: own }: SentRequest): OwnRecord | null {
+  #answerIn(file: DoneFile, bytes: Buffer, { prompt, parameters: own }: SentRequest): Found | null {
     const line = file.format.hasHeader ? null : parseResultLine(textOf(bytes), isUtf8(bytes));
     if (line === null) {
       const record = recordIn(file, bytes);
-      return record && readOwnRecord(record);
+      const own = record && readOwnRecord(record);
+      return own && { ...own, isNumber: false };
     }
+    const { customId: id, isNumber } = line;
     const ownFields = Object.keys(own ?? {});
     for (const { spec } of this.job.endpoints) {
       const parameters = { ...this.job.parametersByOperation[spec.operation], ...own };
       const outcome = outcomeOfLine(line, spec, { prompts: [prompt], parameters, ownFields }, 'done');
-      if (outcome !== null) return { id: line.customId, outcome };
+      if (outcome !== null) return { id, isNumber, outcome };
     }
-    return { id: line.customId, outcome: null };
+    return { id, isNumber, outcome: null };
   }
 
   /** The record or line at an offset. Valid until the next one is read. */

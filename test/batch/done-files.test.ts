@@ -72,6 +72,33 @@ describe('the files of known answers', () => {
     });
   });
 
+  it('take no result of our own for another row that has its number', async () => {
+    const ours = (number: number, note: string, id?: string) => {
+      const promptmill = { row: number, input: { id, note }, status: 'completed' };
+      const response = { status_code: 200, body: completionBody({ text: `about ${note}` }) };
+      const ids = { id: `batch_req_promptmill_${number}`, custom_id: id ?? String(number) };
+      return `${JSON.stringify({ ...ids, response, error: null, promptmill })}\n`;
+    };
+    // Of a sample, and the second line is lost.
+    const known = await open([ours(1, 'third'), ours(3, 'note 3'), ours(4, 'old', 'an-id')].join(''));
+    const noted = (number: number): Row => ({
+      ...row(number),
+      fields: new Map([['note', `note ${number}`]]),
+    });
+    for (let number = 1; number <= 3; number++) known.offer(noted(number));
+    known.offer({ ...row(4), fields: new Map(Object.entries({ id: 'an-id', note: 'new' })) });
+    known.choose(4);
+    expect([1, 2, 3, 4].map((number) => textOf(known, number))).toEqual([
+      ...[undefined, undefined, 'about note 3', 'about old'],
+    ]);
+  });
+
+  it('refuse what is no file', async () => {
+    await expect(DoneFiles.open([work.path('.')], job, AbortSignal.timeout(20_000))).rejects.toMatchObject({
+      code: 'done_unreadable',
+    });
+  });
+
   it('stop the run when they were changed', async () => {
     const known = await open(line('r-1', 'answer 1'));
     known.offer(row(1));
