@@ -174,6 +174,7 @@ export class DoneFiles {
         ...{ hasPlaces: false, rows: 0, unused },
       };
       this.#files.push(file);
+      if (isPacked(descriptor)) throw new Error('it is packed, and its name does not end in .gz');
       if (!format.hasHeader) this.#begin(file, Buffer.alloc(0));
       return file;
     } catch (error) {
@@ -265,6 +266,11 @@ function isForeign(file: DoneFile, bytes: Buffer, row: Row): boolean {
   const record = recordIn(file, bytes);
   const own = record && readOwnRecord(record);
   return own !== null && own.id === null && record !== null && isOfOther(record, row);
+}
+
+function isPacked(descriptor: number): boolean {
+  const first = Buffer.alloc(2);
+  return readSync(descriptor, first, 0, 2, 0) === 2 && first.readUInt16BE() === 0x1f8b;
 }
 
 /** Without a byte-order mark, which editors put at the beginning. */

@@ -1,4 +1,5 @@
-import { appendFileSync } from 'node:fs';
+import { appendFileSync, writeFileSync } from 'node:fs';
+import { gzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { DoneFiles } from '../../src/batch/done-files.js';
 import type { Row } from '../../src/core/model.js';
@@ -97,6 +98,12 @@ describe('the files of known answers', () => {
     await expect(DoneFiles.open([work.path('.')], job, AbortSignal.timeout(20_000))).rejects.toMatchObject({
       code: 'done_unreadable',
     });
+  });
+
+  it('refuse a packed file whose name does not say so: all its rows would be paid for again', async () => {
+    writeFileSync(work.path('packed.jsonl'), gzipSync(line('r-1', 'answer 1')));
+    const opened = DoneFiles.open([work.path('packed.jsonl')], job, AbortSignal.timeout(20_000));
+    await expect(opened).rejects.toThrow('it is packed, and its name does not end in .gz');
   });
 
   it('stop the run when they were changed', async () => {
