@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import { closeSync, fstatSync, openSync, read, readSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, read, readSync, statSync } from 'node:fs';
 import { promisify } from 'node:util';
 import type { Settings } from '../config/settings.js';
 import { errorText, StopError, UsageError } from '../core/errors.js';
@@ -18,7 +18,7 @@ import { keyOf } from '../prompt/reuse-keys.js';
 import type { RowRequest } from '../prompt/row-request.js';
 import { RECORD_LIMIT, recordTooLarge } from '../source/lines.js';
 import { isOfOther, type OwnRecord, readOwnRecord } from './own-record.js';
-import { outcomeOfLine, parseResultLine } from './result-line.js';
+import { outcomeOfLine, parseResultLine, type ResultLine } from './result-line.js';
 
 type DoneJob = Pick<Settings, 'endpoints' | 'parametersByOperation' | 'output'>;
 
@@ -40,13 +40,15 @@ interface DoneFile {
   reader: RecordReader | null;
   /** Records so far. */
   records: number;
-  /** Some answers have no id. */
+  /** Some answers have no id but the number of their row. */
   hasPlaces: boolean;
   /** Rows of this run whose answers it has. */
   rows: number;
   /** Lines, by why they are not used. */
   readonly unused: { unanswered: number; foreign: number; repeated: number; others: number };
 }
+
+type Found = OwnRecord & Pick<ResultLine, 'isNumber'>;
 
 /** For reading an answer before its row is known. */
 const ANY: SentRequest = { prompt: '', parameters: null };
@@ -159,10 +161,19 @@ export class DoneFiles {
         at += record.length;
       }
     }
+    // All rows would be called, and nothing but a number would say why.
+    if (file.records > 0 && file.unused.others === file.records)
+      throw new UsageError(
+        'done_unreadable',
+        `input.done names ${path}, which has neither results of a batch nor records of an output: ${counted(file.records, 'line')} of something else`,
+        'Correct the name in the job file or in --done, or leave it out: then all rows are called.',
+      );
   }
 
   async #open(path: string, signal: AbortSignal): Promise<DoneFile> {
     try {
+      // It is read in places, and to open a pipe would wait for its writer.
+      if (!statSync(path).isFile()) throw new Error('it is a folder, a pipe or a device');
       const descriptor = openSync(await this.#copies.plain(path, signal), 'r');
       const format = knownFormatOf(path) === csv ? csv : jsonl;
       const unused = { unanswered: 0, foreign: 0, repeated: 0, others: 0 };
@@ -171,6 +182,7 @@ export class DoneFiles {
         ...{ hasPlaces: false, rows: 0, unused },
       };
       this.#files.push(file);
+      if (isPacked(descriptor)) throw new Error('it is packed, and its name does not end in .gz');
       if (!format.hasHeader) this.#begin(file, Buffer.alloc(0));
       return file;
     } catch (error) {
@@ -201,7 +213,7 @@ export class DoneFiles {
     if (found === null) unused.others++;
     else if (found.outcome === null) unused.unanswered++;
     else {
-      if (found.id === null) file.hasPlaces = true;
+      if (found.id === null || found.isNumber) file.hasPlaces = true;
       const key = keyOf(found.id ?? String(file.records));
       if (this.#index.find(key) !== null) unused.repeated++;
       else {
@@ -212,18 +224,20 @@ export class DoneFiles {
   }
 
   /** Null for what is no result. */
-  #answerIn(file: DoneFile, bytes: Buffer, request: SentRequest): OwnRecord | null {
+  #answerIn(file: DoneFile, bytes: Buffer, request: SentRequest): Found | null {
     const line = file.format.hasHeader ? null : parseResultLine(textOf(bytes), isUtf8(bytes));
     if (line === null) {
       const record = recordIn(file, bytes);
-      return record && readOwnRecord(record);
+      const own = record && readOwnRecord(record);
+      return own && { ...own, isNumber: false };
     }
+    const { customId: id, isNumber } = line;
     for (const { spec } of this.job.endpoints) {
       const common = this.job.parametersByOperation[spec.operation];
       const outcome = outcomeOfLine(line, spec, request, common, 'done');
-      if (outcome !== null) return { id: line.customId, outcome };
+      if (outcome !== null) return { id, isNumber, outcome };
     }
-    return { id: line.customId, outcome: null };
+    return { id, isNumber, outcome: null };
   }
 
   /** The record or line at an offset. Valid until the next one is read. */
@@ -258,6 +272,11 @@ const recordIn = ({ reader }: DoneFile, bytes: Buffer) => reader?.record(bytes, 
 function isForeign(file: DoneFile, bytes: Buffer, row: Row): boolean {
   const record = recordIn(file, bytes);
   return record !== null && readOwnRecord(record)?.id === null && isOfOther(record, row);
+}
+
+function isPacked(descriptor: number): boolean {
+  const first = Buffer.alloc(2);
+  return readSync(descriptor, first, 0, 2, 0) === 2 && first.readUInt16BE() === 0x1f8b;
 }
 
 /** Without a byte-order mark, which editors put at the beginning. */

@@ -1,5 +1,6 @@
 import { isObject, memberTexts, parseJson } from '../core/json.js';
 import type { CalledOutcome, Elsewhere, Parameters, Prompt } from '../core/model.js';
+import { resultId } from '../output/batch.js';
 import { verdictsOf } from '../service/endpoint.js';
 import type { EndpointSpec } from '../service/endpoint-spec.js';
 import type { Response } from '../service/exchange.js';
@@ -8,6 +9,8 @@ import { withRowUsage } from '../worker/row-usage.js';
 /** A line of the results, or of the errors, of a hosted batch or of a runner such as `vllm run-batch`. */
 export interface ResultLine {
   readonly customId: string;
+  /** It is only the number of the row in an output of ours, which may be of a sample. */
+  readonly isNumber: boolean;
   /** Null where the request was not answered. */
   readonly response: Response | null;
 }
@@ -20,17 +23,18 @@ export function parseResultLine(text: string, isUtf8 = true): ResultLine | null 
   // Numbers keep their digits, as those of rows do.
   const customId = typeof id === 'number' ? memberTexts(text).get('custom_id') : id;
   if (typeof customId !== 'string') return null;
+  const identity = { customId, isNumber: line['id'] === resultId(customId) };
   const error = line['error'] || null;
-  if (!isObject(answered)) return { customId, response: null };
+  if (!isObject(answered)) return { ...identity, response: null };
   const { status_code: status = 200, body } = answered;
   if (typeof status !== 'number' || !(status >= 100) || (error !== null && status < 400))
-    return { customId, response: null };
+    return { ...identity, response: null };
   // Some runners have what is wrong with a request beside an empty response.
   const [holder, name] = body === undefined || body === null ? [text, 'error'] : [responseIn(text), 'body'];
   const said = typeof body === 'string' ? body : (memberTexts(holder).get(name) ?? 'null');
-  if (said === 'null') return { customId, response: null };
+  if (said === 'null') return { ...identity, response: null };
   const response = { kind: 'response', status, headers: {}, body: said, latency_ms: 0 } as const;
-  return { customId, response: isUtf8 ? response : { ...response, notUtf8: true } };
+  return { ...identity, response: isUtf8 ? response : { ...response, notUtf8: true } };
 }
 
 const responseIn = (text: string): string => memberTexts(text).get('response') ?? '{}';

@@ -29,7 +29,7 @@ export const batch: OutputFormat = {
       ...records,
       format(row, outcome, answer) {
         const line = {
-          id: `${ID}${row.number}`,
+          id: resultId(row.number),
           custom_id: customIdOf(row),
           response: responseOf(outcome, formOf),
           error: errorOf(outcome),
@@ -46,6 +46,8 @@ export const batch: OutputFormat = {
 };
 
 const ID = 'batch_req_promptmill_';
+
+export const resultId = (row: number | string): string => `${ID}${row}`;
 
 const BEGINNING = `{"id":"${ID}`;
 

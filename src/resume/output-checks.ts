@@ -50,16 +50,17 @@ const besides = ({ review, report, errors }: OutputFiles, settings: Settings): r
   ...(settings.output.format.isError ? [errors] : []),
 ];
 
-/** @throws UsageError `output_is_input`: `--overwrite` would replace the input irrecoverably */
+/** @throws UsageError `output_is_input`: `--overwrite` would replace the input, or paid answers, irrecoverably */
 export function assertNotInput(files: OutputFiles, settings: Settings): void {
-  const { input } = settings;
-  if (input.path === '-' || !existsSync(input.path)) return;
-  const read = realpathSync(input.path);
-  for (const path of [files.output, files.part, ...besides(files, settings)]) {
-    if (!existsSync(path) || realpathSync(path) !== read) continue;
+  const { path: input, done } = settings.input;
+  const written = [files.output, files.part, ...besides(files, settings)].filter((path) => existsSync(path));
+  for (const read of input === '-' ? done : [input, ...done]) {
+    if (!existsSync(read)) continue;
+    const same = written.find((path) => realpathSync(path) === realpathSync(read));
+    if (same === undefined) continue;
     throw new UsageError(
       'output_is_input',
-      `the input ${input.path} and ${path} are the same file`,
+      `${read === input ? `the input ${read}` : `${read}, which input.done names,`} and ${same} are the same file`,
       'Name another output: output.path in the job file, or --output.',
     );
   }

@@ -1,4 +1,5 @@
-import { appendFileSync } from 'node:fs';
+import { appendFileSync, writeFileSync } from 'node:fs';
+import { gzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { DoneFiles } from '../../src/batch/done-files.js';
 import type { Row } from '../../src/core/model.js';
@@ -70,6 +71,39 @@ describe('the files of known answers', () => {
     await expect(open(`{"custom_id":"${'x'.repeat(40 * 2 ** 20)}"}`)).rejects.toMatchObject({
       code: 'record_too_large',
     });
+  });
+
+  it('take no result of our own for another row that has its number', async () => {
+    const ours = (number: number, note: string, id?: string) => {
+      const promptmill = { row: number, input: { id, note }, status: 'completed' };
+      const response = { status_code: 200, body: completionBody({ text: `about ${note}` }) };
+      const ids = { id: `batch_req_promptmill_${number}`, custom_id: id ?? String(number) };
+      return `${JSON.stringify({ ...ids, response, error: null, promptmill })}\n`;
+    };
+    // Of a sample, and the second line is lost.
+    const known = await open([ours(1, 'third'), ours(3, 'note 3'), ours(4, 'old', 'an-id')].join(''));
+    const noted = (number: number): Row => ({
+      ...row(number),
+      fields: new Map([['note', `note ${number}`]]),
+    });
+    for (let number = 1; number <= 3; number++) known.offer(noted(number));
+    known.offer({ ...row(4), fields: new Map(Object.entries({ id: 'an-id', note: 'new' })) });
+    known.choose(4);
+    expect([1, 2, 3, 4].map((number) => textOf(known, number))).toEqual([
+      ...[undefined, undefined, 'about note 3', 'about old'],
+    ]);
+  });
+
+  it('refuse what is no file', async () => {
+    await expect(DoneFiles.open([work.path('.')], job, AbortSignal.timeout(20_000))).rejects.toMatchObject({
+      code: 'done_unreadable',
+    });
+  });
+
+  it('refuse a packed file whose name does not say so: all its rows would be paid for again', async () => {
+    writeFileSync(work.path('packed.jsonl'), gzipSync(line('r-1', 'answer 1')));
+    const opened = DoneFiles.open([work.path('packed.jsonl')], job, AbortSignal.timeout(20_000));
+    await expect(opened).rejects.toThrow('it is packed, and its name does not end in .gz');
   });
 
   it('stop the run when they were changed', async () => {

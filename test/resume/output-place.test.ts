@@ -71,6 +71,19 @@ describe('an output that is the input', () => {
     await service.close();
     work.remove();
   });
+
+  it.each(['out.csv', 'out.csv.part'])('is refused, too, where input.done names %s', async (done) => {
+    const work = new Workplace();
+    const job = work.job({ input: { path: work.rows(3), done }, output: { path: 'out.csv' } });
+    work.write(done, 'answers that were paid for\n');
+    const { code, stderr } = await work.call(['run', job, '--overwrite'], {
+      PROMPTMILL_BASE_URL: 'http://127.0.0.1:9',
+    });
+    expect(code, stderr).toBe(2);
+    expect(stderr).toContain(`${done}, which input.done names, and ${done} are the same file`);
+    expect(work.read(done)).toBe('answers that were paid for\n');
+    work.remove();
+  });
 });
 
 describe('fault 52: an output without the permission to write it', () => {

@@ -162,7 +162,7 @@ export class Journey {
     const { id, status } = reply.value;
     await record.note(file, { step: 'running', batch: id, status, created_at: new Date().toISOString() });
     say(
-      `batch ${id}: ${counted(file.requests, 'row')} (${count(file.first)} to ${count(file.last)})${found === null ? '' : ', found again'}`,
+      `batch ${id}: ${counted(file.requests, 'row')} of ${count(file.first)} to ${count(file.last)}${found === null ? '' : ', found again'}`,
     );
   }
 
