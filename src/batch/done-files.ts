@@ -161,7 +161,7 @@ export class DoneFiles {
         at += record.length;
       }
     }
-    // All rows would be called, and nothing but a number would say why.
+    // All rows would be called and paid for, and only a number would say why.
     if (file.records > 0 && file.unused.others === file.records)
       throw new UsageError(
         'done_unreadable',
