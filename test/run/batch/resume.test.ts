@@ -11,7 +11,7 @@ describe.concurrent('a run that was interrupted while its batches ran', () => {
       limits: { batch: { requests: 10, at_once: 2 }, give_up_after: '1s' },
     });
     const stop = new AbortController();
-    const isCreated = () => job.said.filter((line) => /^batch .*: 10 rows \(/.test(line)).length === 2;
+    const isCreated = () => job.said.filter((line) => /^batch .*: 10 rows of /.test(line)).length === 2;
     const onProgress = () => isCreated() && stop.abort();
     const summary = await job.go(rowsOf(30), {}, { signal: stop.signal, onProgress });
     expect(summary.stopped).toMatch(/^interrupted/);
