@@ -124,7 +124,9 @@ describeEachStore('a run of which answers are known', (store, kind) => {
     expect(said.replaceAll(/\s+/g, ' ')).toContain('already paid elsewhere: 400 rows, 4,752 tokens, 2.2176');
   });
 
-  it('is killed in the middle, and continued', { timeout: 180_000 }, async () => {
+  // What is known never reaches the store: one of them shows it.
+  const itOnOne = kind === 'embedded' ? it : () => {};
+  itOnOne('is killed in the middle, and continued', { timeout: 180_000 }, async () => {
     halfDone();
     const path = job();
     await kills.run({ work, service }, ['run', path], env(), { kills: 2, calls: 150 });

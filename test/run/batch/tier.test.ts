@@ -1,15 +1,13 @@
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import type { BatchFaults } from '../../../src/emulator/batches/settings.js';
 import type { EmulatorOptions } from '../../../src/emulator/options.js';
 import { billedBy, type Line, rowsOf, Workbench } from './workbench.js';
 
-describe('the batch tier', () => {
-  let bench: Workbench;
-  beforeEach(() => {
-    bench = new Workbench();
-  });
-  afterEach(() => bench.rest());
+const bench = new Workbench();
+afterAll(() => bench.rest());
 
+/** Most of their time they wait for a batch. */
+describe.concurrent('the batch tier', () => {
   const answers = (lines: readonly Line[]) =>
     lines.map(({ tier: _, latency_ms: __, attempts: ___, created: ____, completion_id: _____, ...rest }) =>
       JSON.stringify(rest),
