@@ -75,6 +75,8 @@ describe('fault 50: a part file that was cut', () => {
   );
   it.concurrent.for(QUARTERS)(
     'at any byte of a %s gives the same output and the same summary (each fourth, from %i)',
+    // Each takes as long as all of them do.
+    { timeout: 1_200_000 },
     async ([format, first], { onTestFinished }) => {
       const own = madeFolder();
       onTestFinished(() => rmSync(own, { recursive: true, force: true }));
