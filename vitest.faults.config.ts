@@ -62,7 +62,7 @@ export default defineConfig({
     // Of one second by default.
     expect: { poll: { timeout: 60_000 } },
     // More than the cores of CI: many of these tests wait for something that is away or asleep.
-    maxWorkers: 7,
+    maxWorkers: 5,
     sequence: { sequencer: LongestFirst },
     projects: [
       // As in the default suite: what one file has loaded the next need not load anew.
