@@ -345,8 +345,14 @@ export class HostedBatches {
 
   /** Of a run that has all its rows: removes what is left of them, here and at the service. */
   async discard(): Promise<void> {
+    // What is too late is said below.
     await within(CLEAR_MS, Promise.all(this.#journeys)).catch(() => {});
     await this.leave();
+    const left = this.record.files.filter(({ step }) => step === 'read');
+    if (left.length > 0)
+      this.parts.say(
+        `warning: not all files could be deleted at the service: ${left.map(({ name }) => name).join(', ')}, and the results of their batches`,
+      );
     this.record.discard();
   }
 

@@ -95,16 +95,22 @@ export class Journey {
     const { file } = this;
     const { api, record } = this.travel;
     if (file.step !== 'read') return;
+    let isLeft = false;
     for (const name of ['file', 'output', 'errors'] as const) {
       const id = file[name];
       if (id === null) continue;
       for (let tries = 0; tries < REMOVALS; tries++) {
         const { kind } = await api.removeFile(id);
         if (kind === 'ok' || kind === 'missing') break;
+        const isLast = tries === REMOVALS - 1 || kind === 'refused' || kind === 'stop';
+        if (isLast) {
+          isLeft = true;
+          break;
+        }
         await this.#pause(AGAIN_MS);
       }
     }
-    await record.note(file, { step: 'cleared' });
+    if (!isLeft) await record.note(file, { step: 'cleared' });
   }
 
   async #begin(): Promise<void> {
