@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Counters } from '../core/counters.js';
 import type { CalledOutcome, Outcome, Problem } from '../core/model.js';
 import type { Committer, RowRecord } from '../resume/committer.js';
@@ -10,20 +9,23 @@ import type { Plan } from './plan.js';
 import type { Requeuer } from './requeuer.js';
 import type { Window, WindowChunk, WindowRow } from './window.js';
 
-/** Milliseconds between two looks at the ledger, and so the shortest time between two commits. */
+/** Shortest time between two looks at the ledger, and so between two commits, in milliseconds; the last one waits for nothing. */
 const LOOK_MS = 100;
+/** Longest time between two looks at a ledger to which only this process writes. */
+const IDLE_MS = 250;
 const LOOK_AHEAD = 256;
 /** Most rows in one commit: bounds the text built in memory. */
 const COMMIT_ROWS = 2_000;
+
 interface CollectorParts {
   readonly window: Window;
-  readonly ledger: Ledger;
-  readonly lease: RunLease;
-  readonly committer: Committer;
+  readonly ledger: Pick<Ledger, 'isShared' | 'settled' | 'progress' | 'outcomes' | 'forget'>;
+  readonly lease: Pick<RunLease, 'keep'>;
+  readonly committer: Pick<Committer, 'manifest' | 'count' | 'saw' | 'commit' | 'keepCounts'>;
   readonly recordOf: Plan['recordOf'];
   /** Outcomes of rows that were not sent; null for a job that reuses nothing. */
   readonly reuse: Pick<Reuse, 'take' | 'keep'> | null;
-  readonly requeuer: Requeuer;
+  readonly requeuer: Pick<Requeuer, 'onProgress'>;
   readonly events: RunEvents;
   readonly stop: (reason: Problem) => void;
   /** Aborts when the run was halted and no call is in flight any more. */
@@ -38,6 +40,7 @@ export async function collect(parts: CollectorParts): Promise<void> {
   const { window, committer, lease, requeuer, events, drained } = parts;
   let called = 0;
   const seen = new SeenOutcomes();
+  const looks = new Looks(parts);
   for (;;) {
     const last = drained.aborted;
     const look = await lookAt(parts);
@@ -52,11 +55,60 @@ export async function collect(parts: CollectorParts): Promise<void> {
       called: called + look.called,
       toCall: window.sent - look.called,
     });
-    if (rows === 0 && (last || window.done)) return;
+    if (window.done || (rows === 0 && last)) return;
     await requeuer.onProgress(window.heads(1)[0], look.headKnown);
     await lease.keep();
     await committer.keepCounts();
-    if (rows < COMMIT_ROWS / 2) await sleep(LOOK_MS);
+    if (rows < COMMIT_ROWS / 2) await looks.next(look.called);
+  }
+}
+
+/**
+ * When to look at the ledger: soon after this process has settled rows, and at once when waiting would bring no more
+ * rows into the commit. Rows that others settle are found by the clock.
+ */
+class Looks {
+  /** Outcomes that this process has settled since the last look. */
+  #settled = 0;
+  #isNews = false;
+  #wake = (): void => {};
+
+  constructor(private readonly parts: Pick<CollectorParts, 'window' | 'ledger' | 'committer' | 'drained'>) {
+    const { window, ledger, committer, drained } = parts;
+    ledger.settled.listen(committer.manifest.run, (outcomes) => this.#tell(outcomes));
+    window.onChange(() => this.#tell(0));
+    drained.addEventListener('abort', () => this.#tell(0), { once: true });
+  }
+
+  #tell(outcomes: number): void {
+    this.#settled += outcomes;
+    this.#isNews = true;
+    this.#wake();
+  }
+
+  /** @param known sent rows in the window whose outcome the last look has found */
+  async next(known: number): Promise<void> {
+    const { window, ledger, drained } = this.parts;
+    const isAll = (): boolean =>
+      this.#isNews && (drained.aborted || (window.isStill && known + this.#settled >= window.sent));
+    await this.#within(LOOK_MS, isAll);
+    if (!ledger.isShared) await this.#within(IDLE_MS - LOOK_MS, () => this.#isNews);
+    this.#settled = 0;
+    this.#isNews = false;
+  }
+
+  async #within(ms: number, isEnough: () => boolean): Promise<void> {
+    let isOver = false;
+    const timer = setTimeout(() => {
+      isOver = true;
+      this.#wake();
+    }, ms);
+    while (!isOver && !isEnough()) {
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+    clearTimeout(timer);
   }
 }
 

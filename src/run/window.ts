@@ -29,6 +29,7 @@ export class Window {
   #bytes = 0;
   #wake: (() => void) | null = null;
   #closed = false;
+  #changed = (): void => {};
 
   constructor(
     private readonly maxRows: number,
@@ -42,6 +43,11 @@ export class Window {
 
   get sent(): number {
     return this.#sent;
+  }
+
+  /** Nothing is added before chunks are released. */
+  get isStill(): boolean {
+    return this.#closed || this.full;
   }
 
   get full(): boolean {
@@ -74,6 +80,7 @@ export class Window {
     this.#rows += chunk.rows.length;
     this.#sent += chunk.sent;
     this.#bytes += chunk.bytes;
+    this.#changed();
   }
 
   release(count: number): void {
@@ -89,5 +96,11 @@ export class Window {
   close(): void {
     this.#closed = true;
     this.#wake?.();
+    this.#changed();
+  }
+
+  /** For one listener, the collector: a chunk was added, or the window was closed. */
+  onChange(listener: () => void): void {
+    this.#changed = listener;
   }
 }

@@ -111,6 +111,12 @@ export interface Progress {
  * lease, so a killed run finds them again; they expire after {@link OUTCOME_TTL_MS}.
  */
 export interface Ledger {
+  /** Workers of other processes may settle rows too, and only a look at the ledger shows theirs. */
+  readonly isShared: boolean;
+
+  /** Rows that this process has settled, told as soon as the ledger has them. */
+  readonly settled: SettledRows;
+
   /**
    * Opens a run for an execution, or renews its lease. A later execution clears an earlier reason to stop.
    * One before the last changes nothing, and the committed mark never moves back, even after the lease
@@ -174,6 +180,24 @@ export interface Ledger {
 
   /** Ends a run: drops everything kept of it. */
   close(run: string): Promise<void>;
+}
+
+type SettledListener = (outcomes: number) => void;
+
+/** Wakes the collector of a run in the process that settles its rows. */
+export class SettledRows {
+  readonly #listeners = new Map<string, SettledListener>();
+
+  listen(run: string, listener: SettledListener): void {
+    this.#listeners.set(run, listener);
+  }
+
+  tell(settled: readonly Settlement<unknown>[]): void {
+    for (const [run, listener] of this.#listeners) {
+      const outcomes = settled.filter((each) => each.run === run && each.outcome !== null && !each.interim);
+      if (outcomes.length > 0) listener(outcomes.length);
+    }
+  }
 }
 
 /** A collector that does not renew its lease for this long counts as gone, and its chunks are not called. */

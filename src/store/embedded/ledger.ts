@@ -15,6 +15,7 @@ import {
   NO_ANSWER,
   type Progress,
   type Reservation,
+  SettledRows,
 } from '../ledger.js';
 import { MOST_CACHED } from '../outcome-cache.js';
 import { LedgerFile } from './ledger-file.js';
@@ -32,6 +33,8 @@ const COPIED = 2 ** 20;
  * room for the answers being paid for (fault 39); a server waits (fault 34): somebody looks after it.
  */
 export class EmbeddedLedger implements Ledger {
+  readonly isShared = false;
+  readonly settled = new SettledRows();
   readonly #state = new LedgerState();
   readonly #directory: string;
   #file: LedgerFile;
@@ -106,6 +109,7 @@ export class EmbeddedLedger implements Ledger {
     if (this.#state.keptBytes <= MOST_CACHED) {
       for (const [i, place] of places.entries()) place.own = outcomes[i] ?? null;
     }
+    this.settled.tell(batch.settled);
     return batch.reservations.map((each, i) => this.#withInterim(each, answers[i] ?? NO_ANSWER));
   }
 

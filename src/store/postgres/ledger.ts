@@ -13,6 +13,7 @@ import {
   NO_DEATHS,
   type Progress,
   type RowReply,
+  SettledRows,
 } from '../ledger.js';
 import { OutcomeCache } from '../outcome-cache.js';
 import * as statements from './statements.js';
@@ -37,6 +38,8 @@ interface Kept {
 
 /** Every step is one statement that can be resent when its reply was lost. */
 export class PostgresLedger implements Ledger {
+  readonly isShared = true;
+  readonly settled = new SettledRows();
   /** Identifies this process among the writers of a run. */
   readonly #writer = randomBytes(9).toString('base64');
   #writes = 0;

@@ -18,6 +18,7 @@ import {
   type Reservation,
   type RowReply,
   type RunBatch,
+  SettledRows,
 } from '../ledger.js';
 import { OutcomeCache } from '../outcome-cache.js';
 import { CLOSE, FORGET, OPEN, OTHER_VERSION, PROGRESS, STOP, WAITING, WRITE } from './scripts.js';
@@ -43,6 +44,8 @@ type Progressed = readonly [
 
 /** The ledger on Redis and Valkey. {@link file://./scripts.ts} describes its keys. */
 export class RedisLedger implements Ledger {
+  readonly isShared = true;
+  readonly settled = new SettledRows();
   readonly #cache = new OutcomeCache();
 
   constructor(
@@ -75,6 +78,7 @@ export class RedisLedger implements Ledger {
   async write(batch: Batch): Promise<readonly Answer[]> {
     const answers = new Map<Reservation, Answer>();
     await Promise.all(byRun(batch).map((part) => this.#writeRun(part, answers)));
+    this.settled.tell(batch.settled);
     return batch.reservations.map((each) => answers.get(each) ?? NO_ANSWER);
   }
 
