@@ -28,6 +28,7 @@ interface BeginContext {
   readonly log: Logger;
   readonly stdout: NodeJS.WritableStream;
   readonly say: (line: string) => void;
+  readonly openStore?: typeof openStore;
   readonly onBegun?: (manifest: string | null) => Promise<void>;
 }
 
@@ -228,7 +229,8 @@ async function openStoreOf(
   context: BeginContext,
 ): Promise<Store> {
   const onWarning = (message: string): void => context.say(`warning: ${message}`);
-  const opening = openStore(settings.queue, { stateDir: settings.stateDir, preferred, onWarning });
+  const open = context.openStore ?? openStore;
+  const opening = open(settings.queue, { stateDir: settings.stateDir, preferred, onWarning });
   return await context.halt.orHalted(opening).catch((error) => {
     // Halted meanwhile: close the store as soon as it is open.
     void opening.then((late) => late.close()).catch(() => {});

@@ -2,6 +2,7 @@ import type { Logger } from 'pino';
 import type { Halt } from '../core/halt.js';
 import type { ServedEndpoint } from '../service/endpoint.js';
 import type { Several } from '../service/endpoint-spec.js';
+import type { openStore } from '../store/open.js';
 import type { RunEvent } from './events.js';
 
 export interface RunContext extends OfflineContext {
@@ -20,6 +21,8 @@ export interface OfflineContext {
   readonly quiet: boolean;
   /** Prints a line, unless the run is quiet. */
   readonly say: (line: string) => void;
+  /** @default the store that the settings name; a test may keep it in memory */
+  readonly openStore?: typeof openStore;
   /** Called with the manifest's path when it is on disk, before any call; null for standard output. */
   readonly onBegun?: (manifest: string | null) => Promise<void>;
   readonly onEvent?: (event: RunEvent) => void;

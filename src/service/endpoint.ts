@@ -12,6 +12,8 @@ import { type Verdict, verdicts } from './verdict.js';
 export interface ServiceAccess {
   readonly address: ServiceAddress;
   readonly keys: KeyRing;
+  /** Makes the client of an endpoint. @default one that calls over HTTP; a test may answer itself */
+  readonly connect?: typeof createClient | undefined;
 }
 
 /** An endpoint as a process calls it. */
@@ -42,11 +44,15 @@ export class Endpoint {
   #isNewer = false;
 
   /** @throws UsageError when the address cannot be used */
-  constructor(address: ServiceAddress, spec: EndpointSpec, connections: number) {
+  constructor(
+    { address, connect = createClient }: Pick<ServiceAccess, 'address' | 'connect'>,
+    spec: EndpointSpec,
+    connections: number,
+  ) {
     this.#spec = spec;
     const url = callUrl(address, spec);
     this.#path = new URL(url).pathname;
-    this.#client = createClient({
+    this.#client = connect({
       url,
       bearer: spec.style === 'openai',
       connections,

@@ -194,7 +194,7 @@ export class Caller {
     let endpoint = this.#endpointOf.get(spec);
     if (endpoint !== undefined) return endpoint;
     const form = JSON.stringify(spec);
-    endpoint = this.#endpoints.get(form) ?? new Endpoint(this.access.address, spec, this.access.concurrency);
+    endpoint = this.#endpoints.get(form) ?? new Endpoint(this.access, spec, this.access.concurrency);
     this.#endpoints.set(form, endpoint);
     this.#endpointOf.set(spec, endpoint);
     return endpoint;

@@ -131,13 +131,13 @@ export class Lane {
     onPause: PacerParts['onPause'],
   ) {
     const { store, concurrency, untilAnswered = concurrency, log, slots, tellsEndpoint } = context;
-    const { name, address, keys, quota } = endpoint;
+    const { name, address, keys, connect, quota } = endpoint;
     this.name = name;
     this.#log = log;
     this.#keys = keys;
     this.#answered = answered;
     this.caller = new Caller(
-      { ...context, address, keys, ...(tellsEndpoint && { endpoint: name }) },
+      { ...context, address, keys, connect, ...(tellsEndpoint && { endpoint: name }) },
       answered,
     );
     this.estimate = new TokenEstimator(limits.token_estimate);

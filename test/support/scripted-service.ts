@@ -56,6 +56,29 @@ export type ScriptedReply =
 /** Decides each reply. A promise delays the reply until it settles. */
 export type Script = (request: ScriptedRequest) => ScriptedReply | Promise<ScriptedReply>;
 
+/** The calls of a service so far, in order of arrival. */
+export class ScriptedCalls {
+  readonly requests: ScriptedRequest[] = [];
+  readonly #counts = new Map<string, number>();
+
+  add(call: Pick<ScriptedRequest, 'method' | 'url' | 'headers' | 'text' | 'left'>): ScriptedRequest {
+    const body = objectOf(call.text);
+    const messages = body['messages'];
+    const asked = Array.isArray(messages) ? messages.at(-1)?.content : body['prompt'];
+    const prompt = typeof asked === 'string' ? asked : '';
+    const count = (this.#counts.get(prompt) ?? 0) + 1;
+    this.#counts.set(prompt, count);
+    const request = { ...call, body, prompt, count, total: this.requests.length + 1 };
+    this.requests.push(request);
+    return request;
+  }
+
+  /** For a prompt, or for all. */
+  of(prompt?: string): number {
+    return prompt === undefined ? this.requests.length : (this.#counts.get(prompt) ?? 0);
+  }
+}
+
 /** The service as a real server on 127.0.0.1. */
 export interface ScriptedService {
   /** For `PROMPTMILL_BASE_URL`. */
@@ -83,30 +106,21 @@ export async function startScriptedService(
   tls?: { readonly key: string; readonly cert: string },
   port = 0,
 ): Promise<ScriptedService> {
-  const requests: ScriptedRequest[] = [];
-  const counts = new Map<string, number>();
+  const calls = new ScriptedCalls();
   let connections = 0;
 
   const answer = async (incoming: IncomingMessage, response: ServerResponse): Promise<void> => {
     const chunks: Buffer[] = [];
     for await (const chunk of incoming) chunks.push(chunk);
     const text = Buffer.concat(chunks).toString('utf8');
-    const body = objectOf(text);
-    const messages = body['messages'];
-    const asked = Array.isArray(messages) ? messages.at(-1)?.content : body['prompt'];
-    const prompt = typeof asked === 'string' ? asked : '';
-    const count = (counts.get(prompt) ?? 0) + 1;
-    counts.set(prompt, count);
     const { method = '', url = '', headers } = incoming;
     const hungUp = new AbortController();
-    const total = requests.length + 1;
-    const request = { method, url, headers, text, body, prompt, count, total, left: hungUp.signal };
-    requests.push(request);
+    const request = calls.add({ method, url, headers, text, left: hungUp.signal });
     response.on('close', () => {
       if (!response.writableFinished) hungUp.abort();
     });
     const reply = await script(request);
-    send(reply, response, url.includes('/chat/completions') ? chatAnswer : completionBody);
+    send(reply, response, url);
   };
 
   const listener = (incoming: IncomingMessage, response: ServerResponse): void => {
@@ -127,8 +141,8 @@ export async function startScriptedService(
 
   return {
     url: `${tls ? 'https' : 'http'}://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`,
-    requests,
-    calls: (prompt) => (prompt === undefined ? requests.length : (counts.get(prompt) ?? 0)),
+    requests: calls.requests,
+    calls: (prompt) => calls.of(prompt),
     connections: () => connections,
     dropIdle: () => server.closeIdleConnections(),
     close: () =>
@@ -139,11 +153,12 @@ export async function startScriptedService(
   };
 }
 
-function send(
-  reply: ScriptedReply,
-  response: ServerResponse,
-  bodyOf: (answer?: CompletionOptions) => object,
-): void {
+/** The text of a reply that is a response. */
+export const replyText = ({ text, json, answer }: Exclude<ScriptedReply, string>, url: string): string =>
+  text ??
+  JSON.stringify(json ?? (url.includes('/chat/completions') ? chatAnswer(answer) : completionBody(answer)));
+
+function send(reply: ScriptedReply, response: ServerResponse, url: string): void {
   const { socket } = response;
   if (reply === 'hang' || socket === null) return;
   if (reply === 'reset') {
@@ -155,7 +170,7 @@ function send(
     socket.end(raw);
     return;
   }
-  const body = Buffer.from(reply.text ?? JSON.stringify(reply.json ?? bodyOf(reply.answer)));
+  const body = Buffer.from(replyText(reply, url));
   const headers = { 'content-type': 'application/json', ...reply.headers };
   const closeConnection = (): void => {
     socket.end();
