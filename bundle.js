@@ -96,8 +96,8 @@ const { metafile } = await build({
   external: [
     // They read files beside their own: the pages of the board.
     ...['@bull-board/*', 'fastify', '@fastify/*'],
-    // Parts of other packages that these try, and do without.
-    ...['pg-native', 'msgpackr-extract'],
+    // A part of another package that it tries, and does without.
+    'msgpackr-extract',
   ],
 });
 

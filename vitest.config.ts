@@ -10,7 +10,6 @@ const mocking = files.filter((path) => /\bvi\.mock\(/.test(readFileSync(path, 'u
 
 export default defineConfig({
   test: {
-    globalSetup: './test/support/servers.ts',
     reporters: ['default', './test/faults/shown.ts'],
     // Only what hangs for good should fail by it: the machines of CI are slow and busy.
     testTimeout: 120_000,

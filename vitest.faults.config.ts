@@ -54,7 +54,6 @@ class LongestFirst extends BaseSequencer {
 export default defineConfig({
   test: {
     testNamePattern: new RegExp(CLAIM.source),
-    globalSetup: './test/support/servers.ts',
     reporters: ['./test/faults/table.ts'],
     // Only what hangs for good should fail by it: on a slow machine the longest take half of it.
     testTimeout: 300_000,

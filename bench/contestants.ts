@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../test/support/servers.js';
+import { haveRedis, type Server, startRedis } from '../test/support/servers.js';
 import { installForeign } from './foreign.js';
 import type { Command } from './meter.js';
 
@@ -140,7 +140,6 @@ export const ENTRIES: readonly Entry[] = [
   { id: 'langchain', title: 'LangChain.js `.batch`', ready: loop('langchain.js', true, 5) },
   { id: 'promptfoo', title: 'promptfoo', ready: promptfoo },
   { id: 'redis', title: 'Promptmill on Redis', ready: onStore(redis) },
-  { id: 'postgres', title: 'Promptmill on PostgreSQL', ready: onStore(postgres) },
   { id: 'embedded', title: 'Promptmill, embedded', ready: onStore(async () => null) },
 ];
 
@@ -148,11 +147,6 @@ export const ENTRIES: readonly Entry[] = [
 export async function redis(): Promise<Server> {
   if (!haveRedis()) throw new Error('no redis-server on this machine');
   return startRedis({ args: ['--appendfsync', 'everysec'] });
-}
-
-export async function postgres(): Promise<Server> {
-  if (!havePostgres()) throw new Error('no PostgreSQL on this machine');
-  return startPostgres();
 }
 
 let install: Promise<string | null> | null = null;

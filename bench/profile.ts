@@ -4,14 +4,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs, promisify } from 'node:util';
-import { postgres, promptmill, redis } from './contestants.js';
+import { promptmill, redis } from './contestants.js';
 import { Endpoint } from './endpoint.js';
 import { writeJob, writeReviews } from './input.js';
 
 /**
  * Where the CPU of a run goes: self time of its main thread by folder (`src/<folder>`) and by package.
  *
- *   npm run bench:profile -- [--store redis|postgres|embedded] [--rows 30000] [--concurrency 100] [--prompt-kb 0.3]
+ *   npm run bench:profile -- [--store redis|embedded] [--rows 30000] [--concurrency 100] [--prompt-kb 0.3]
  */
 const { values } = parseArgs({
   options: {
@@ -42,7 +42,7 @@ const rows = Number(values.rows);
 const concurrency = Number(values.concurrency);
 const folder = mkdtempSync(join(tmpdir(), 'promptmill-profile-'));
 const endpoint = await Endpoint.start();
-const server = values.store === 'embedded' ? null : await (values.store === 'redis' ? redis() : postgres());
+const server = values.store === 'embedded' ? null : await redis();
 try {
   const { args, env } = promptmill(server, {
     ...{ url: endpoint.url, folder, concurrency },

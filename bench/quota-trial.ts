@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Emulator, startEmulator } from '../src/emulator/server.js';
-import { havePostgres, startPostgres, startRedis } from '../test/support/servers.js';
+import { startRedis } from '../test/support/servers.js';
 
 export const QUOTAS = {
   requests: { unit: 'requests', perMinute: 600, setting: 'requestsPerMinute', limit: 'requests_per_minute' },
@@ -25,7 +25,7 @@ export interface QuotaTrialOptions {
   readonly configured: boolean;
   /** Runs of one deployment at the same time. */
   readonly workers: number;
-  /** `redis`, `postgres` or `embedded`. */
+  /** `redis` or `embedded`. */
   readonly store: string;
   /** Answers say nothing of the quota. */
   readonly silent: boolean;
@@ -191,7 +191,6 @@ export class QuotaTrial {
 
 async function serverOf(store: string): Promise<{ url: string; stop(): Promise<void> } | null> {
   if (store === 'embedded') return null;
-  if (store === 'postgres' && havePostgres()) return startPostgres();
   return startRedis({ args: ['--appendfsync', 'everysec'] });
 }
 

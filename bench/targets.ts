@@ -46,7 +46,6 @@ export const TARGETS: readonly Target[] = [
   ...(
     [
       ['redis', 'Redis', 0.985, 0.38, 0.45],
-      ['postgres', 'PostgreSQL', 0.98, 0.33, null],
       ['embedded', 'embedded', 0.985, 0.38, 0.35],
     ] as const
   ).flatMap(([id, name, ideal, bare, first]): Target[] => [

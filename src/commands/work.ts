@@ -36,7 +36,7 @@ const EXAMPLES = `
 Examples:
   $ promptmill work --queue redis://queue-host:6379
       for every run of this queue
-  $ promptmill work --queue postgres://mill@db/mill --concurrency 100
+  $ promptmill work --queue rediss://redis.example.com --concurrency 100
   $ promptmill work --deployment lm-35-turbo-instruct
       for runs of this deployment only
   $ promptmill work --job jobs/sentiment.yaml --queue redis://queue-host

@@ -9,7 +9,7 @@ import type { HostContext } from './run-opened.js';
 
 /** Options of a run besides the job. Everything has a default. */
 export interface RunOptions extends JobOptions {
-  /** Store of the queue: `embedded`, `redis://…`, `postgres://…`. @default PROMPTMILL_QUEUE or `embedded` */
+  /** Store of the queue: `embedded`, `redis://…`, `rediss://…`. @default PROMPTMILL_QUEUE or `embedded` */
   readonly queue?: string | undefined;
   /** Calls an emulator that lives as long as the run, instead of the service. @default false */
   readonly emulate?: boolean | undefined;

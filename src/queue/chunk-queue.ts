@@ -56,7 +56,7 @@ export class ChunkQueue {
     private readonly log: Logger,
   ) {
     this.#queue = new Queue(name, { connection: store.connectionFor('queue') }, store.backendFactory);
-    // Without a listener a lost connection would end the process; ioredis and pg reconnect by themselves.
+    // Without a listener a lost connection would end the process; ioredis reconnects by itself.
     this.#queue.on('error', (error) => log.debug({ err: error }, 'queue connection'));
   }
 

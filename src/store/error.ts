@@ -1,14 +1,14 @@
 import { errorCode, errorText, FILE_LIMIT_REMEDY, UsageError } from '../core/errors.js';
 
 /**
- * The only place that knows the replies of Redis and the states of PostgreSQL.
+ * The only place that knows the replies of Redis.
  *
  * | kind | examples | what happens |
  * | --- | --- | --- |
- * | `away` | no connection, starting up, too many clients | waits up to `limits.give_up_after` |
+ * | `away` | no connection, starting up, a busy script | waits up to `limits.give_up_after` |
  * | `full` | out of memory or disk | waits likewise: workers or its operator make room (fault 34) |
  * | `refusing` | read-only replica, too few replicas, lost password or right | waits less (faults 33, 81) |
- * | `broken` | dropped table or database, key of another type | stops the run: needs repair (fault 81) |
+ * | `broken` | key of another type | stops the run: needs repair (fault 81) |
  */
 export interface StoreError {
   readonly kind: 'away' | 'full' | 'refusing' | 'broken';
@@ -63,26 +63,6 @@ const MEANINGS = {
     means: 'has something else under a name of the queue',
     remedy: 'Delete or rename those keys, or use another database of the server (redis://HOST:PORT/1).',
   },
-  noTable: {
-    kind: 'broken',
-    code: 'queue_damaged',
-    means: 'has lost tables of the queue',
-    remedy:
-      'Tables of the schema promptmill are made again by the next start. If one of the schema bullmq is gone, drop that ' +
-      'schema (DROP SCHEMA bullmq CASCADE): it is made again as well.',
-  },
-  noDatabase: {
-    kind: 'broken',
-    code: 'queue_refused',
-    means: 'has no such database',
-    remedy: 'Create the database, or name another one.',
-  },
-  damaged: {
-    kind: 'broken',
-    code: 'queue_damaged',
-    means: 'has damaged files',
-    remedy: 'Restore it, or use another database.',
-  },
   noDescriptor: {
     kind: 'refusing',
     code: 'too_many_open_files',
@@ -110,31 +90,12 @@ const OF_REDIS: ReadonlyMap<string, Meaning> = new Map([
   ['TRYAGAIN', 'away'],
 ]);
 
-/** By SQLSTATE or its class: https://www.postgresql.org/docs/current/errcodes-appendix.html */
-const OF_POSTGRES: readonly (readonly [states: RegExp, meaning: Meaning])[] = [
-  [/^08/, 'away'],
-  // Shut down, crashed, starting up, a terminated backend (fault 38); not 57P04, a dropped database.
-  [/^57P0[1235]/, 'away'],
-  [/^57P04/, 'noDatabase'],
-  // Too many clients, serialization failure, deadlock, lock or statement timeout: try again.
-  [/^(53300|40001|40P01|55P03|57014)/, 'away'],
-  [/^53/, 'full'],
-  [/^25006/, 'readOnly'],
-  [/^28/, 'wrongPassword'],
-  [/^42501/, 'notAllowed'],
-  [/^3D000/, 'noDatabase'],
-  // A missing schema, table, column, function or key.
-  [/^(3F000|42P01|42703|42883|42704|42P10)/, 'noTable'],
-  [/^(58|XX001|XX002)/, 'damaged'],
-];
-
 /** System errors of the network; no file error has one of these codes. */
 const OF_NETWORK =
   /^(ECONN(REFUSED|RESET|ABORTED)|EPIPE|ETIMEDOUT|E(HOST|NET)(UNREACH|DOWN)|ENETRESET|EADDRNOTAVAIL|ENOTCONN|EPROTO|ENOTFOUND|EAI_.*)$/;
 
-/** What the drivers say, without a code, when a connection ends during a command. */
-const CONNECTION_LOST =
-  /^(Connection is closed|Connection terminated|Client has encountered a connection error|Client was closed|timeout exceeded when trying to connect|timeout expired|connect ETIMEDOUT)/;
+/** What ioredis says, without a code, when a connection ends during a command. */
+const CONNECTION_LOST = /^(Connection is closed|connect ETIMEDOUT)/;
 
 /** First word of the reply. In a script error of Redis 6 it comes after the position in the script. */
 const WORD = /^(?:ERR Error running script .*?@user_script: ?\d+: -?)?([A-Z]{2,})\b/;
@@ -155,8 +116,6 @@ export function storeErrorOf(error: unknown): StoreError | null {
 
 function meaningOf(error: Error): Meaning | null {
   const code = errorCode(error);
-  // `pg` sets `severity` on errors of the server only.
-  if ('severity' in error) return OF_POSTGRES.find(([states]) => states.test(code))?.[1] ?? null;
   if (/^E[MN]FILE$/.test(code) && 'syscall' in error && error.syscall === 'connect') return 'noDescriptor';
   if (OF_NETWORK.test(code)) return 'away';
   if (CONNECTION_LOST.test(error.message)) return 'away';
@@ -166,16 +125,14 @@ function meaningOf(error: Error): Meaning | null {
 
 /**
  * Leaves out the cause on purpose: ioredis attaches the refused command, and with AUTH that is a password.
- * @param isUnfit the server answered, and cannot hold the queue
  */
-export function openingErrorOf(error: unknown, shown: string, isUnfit = false): UsageError {
+export function openingErrorOf(error: unknown, shown: string): UsageError {
   if (error instanceof UsageError) return error;
   const known = storeErrorOf(error);
   if (known !== null && known.kind !== 'away')
     return new UsageError(known.code, `${shown} ${known.words}`, known.remedy);
   // A connection refused on IPv4 and on IPv6 is one error without a message.
   const reason = errorText(error) || errorCode(error);
-  if (isUnfit) return new UsageError('queue_unusable', `${shown} cannot hold the queue: ${reason}`);
   return new UsageError(
     'queue_unreachable',
     `cannot reach ${shown}: ${reason}`,

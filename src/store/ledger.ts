@@ -106,8 +106,8 @@ export interface Progress {
 }
 
 /**
- * Outcomes that are known but not yet on disk, in the store of the queue: Redis, PostgreSQL or a file, with
- * one conformance suite for all. A run is *open* while its collector renews its lease. Outcomes outlive the
+ * Outcomes that are known but not yet on disk, in the store of the queue: Redis or a file, with one
+ * conformance suite for both. A run is *open* while its collector renews its lease. Outcomes outlive the
  * lease, so a killed run finds them again; they expire after {@link OUTCOME_TTL_MS}.
  */
 export interface Ledger {

@@ -4,7 +4,7 @@ import { expect, it, type TestContext } from 'vitest';
 import type { Ended, Running } from '../support/promptmill.js';
 import { Serve } from '../support/serve.js';
 import type { Server } from '../support/servers.js';
-import { describeEachServer } from '../support/stores.js';
+import { describeRedis } from '../support/stores.js';
 import { Trial, trialOn } from '../support/trial.js';
 import { unknownAfter } from '../support/unknown.js';
 
@@ -18,8 +18,8 @@ async function stopContainer({ process, ended }: Running): Promise<Ended> {
   return ended.finally(() => clearTimeout(timer));
 }
 
-describeEachServer('a store that is away', ({ kind, start }) => {
-  const down = (server: Server): Promise<void> => server.kill(kind === 'redis' ? 'SIGKILL' : 'SIGQUIT');
+describeRedis('a store that is away', (start) => {
+  const down = (server: Server): Promise<void> => server.kill('SIGKILL');
   const frozen = (server: Server): Promise<void> => server.kill('SIGSTOP');
   const awake = (server: Server): Promise<void> => server.kill('SIGCONT');
   const rows = { rows: 400 };
@@ -66,7 +66,7 @@ describeEachServer('a store that is away', ({ kind, start }) => {
     await once(mute, 'listening');
     const address = mute.address();
     const port = typeof address === 'object' ? address?.port : 0;
-    const trial = await Trial.begin({ ...rows, queue: `${kind}://127.0.0.1:${port}/0` });
+    const trial = await Trial.begin({ ...rows, queue: `redis://127.0.0.1:${port}/0` });
     const running = trial.run();
     await running.until(once(mute, 'connection'));
     const { code, stderr } = await stopContainer(running);

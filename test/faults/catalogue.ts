@@ -54,7 +54,11 @@ export const FAULTS: readonly Fault[] = [
   { number: 35, title: 'Redis back and empty' },
   { number: 36, title: 'a lost reply of the store' },
   { number: 37, title: 'events trimmed' },
-  { number: 38, title: 'PostgreSQL killed, its backends terminated' },
+  {
+    number: 38,
+    title: 'PostgreSQL killed, its backends terminated',
+    absent: 'PostgreSQL is no store any more',
+  },
   { number: 39, title: 'two runs in one state directory, one that is read-only or full' },
   // Process
   { number: 40, title: 'kill -9 of the run' },

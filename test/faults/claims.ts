@@ -11,9 +11,9 @@ export function claimedFaults(fullName: string): number[] {
   );
 }
 
-/** The store that the names of a test's suites tell: one of three, `several`, or `-`. */
+/** The store that the names of a test's suites tell: `embedded`, `redis`, `several`, or `-`. */
 export function storeNamed(suites: readonly string[]): string {
-  const words = suites.join(' ').match(/\b(?:embedded|redis|postgres)(?=ql\b|\b)/gi) ?? [];
+  const words = suites.join(' ').match(/\b(?:embedded|redis)\b/gi) ?? [];
   const [store = '-', ...others] = new Set(words.map((word) => word.toLowerCase()));
   return others.length > 0 ? 'several' : store;
 }

@@ -81,11 +81,7 @@ class Night {
   }
 }
 
-/**
- * A worker on PostgreSQL asks the server which fires are due, so what counts there is the clock of the server; those that follow
- * the clock of this process are Redis and the embedded store.
- */
-describeEachStore('the schedule', clockChanges, ['embedded', 'redis']);
+describeEachStore('the schedule', clockChanges);
 
 function clockChanges(under: () => StoreUnderTest): void {
   let night: Night;

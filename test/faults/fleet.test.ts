@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { describeEachFleet } from '../support/fleet.js';
+import { describeFleet } from '../support/fleet.js';
 import { completionBody } from '../support/scripted-service.js';
 import { unknownAfter } from '../support/unknown.js';
 
@@ -8,32 +8,30 @@ const CONCURRENCY = 8;
 /** Shorter than a user's, so that a test need not wait for a minute. */
 const LOCK_MS = 3_000;
 
-describeEachFleet('a fleet', (fleet, kind) => {
-  // Once is enough for four processes; what the stores do differently is in process-workers.test.ts.
-  if (kind === 'redis')
-    it('faults 41 and 45: of four workers one is killed and one is asked to end, and every row is answered once', async (context) => {
-      const rows = 2_000;
-      const trial = await fleet().begin({
-        rows,
-        concurrency: 4 * CONCURRENCY,
-        chunkSize: CONCURRENCY,
-        latencyMs: 20,
-      });
-      const running = trial.run('--no-work');
-      const options = { concurrency: CONCURRENCY, lockMs: LOCK_MS };
-      const children = await Promise.all(Array.from({ length: 4 }, () => fleet().fleetWorker(options)));
-      for (const child of children) expect(await child.line()).toBe('taking rows of lm-35-turbo-instruct');
-      await running.until(trial.called(rows / 4));
-      // All of them have as many calls in flight as they may.
-      await trial.fill(running);
-      const [killed, leaving] = children;
-      await killed?.kill('SIGKILL');
-      process.kill(leaving?.pid ?? 0, 'SIGTERM');
-      trial.release();
-      // What the one that leaves had in flight is answered and recorded, and nobody calls it again.
-      expect(await leaving?.line()).toBe('left');
-      await trial.whole(running, { repeats: unknownAfter(CONCURRENCY) }, context);
+describeFleet('a fleet', (fleet) => {
+  it('faults 41 and 45: of four workers one is killed and one is asked to end, and every row is answered once', async (context) => {
+    const rows = 2_000;
+    const trial = await fleet().begin({
+      rows,
+      concurrency: 4 * CONCURRENCY,
+      chunkSize: CONCURRENCY,
+      latencyMs: 20,
     });
+    const running = trial.run('--no-work');
+    const options = { concurrency: CONCURRENCY, lockMs: LOCK_MS };
+    const children = await Promise.all(Array.from({ length: 4 }, () => fleet().fleetWorker(options)));
+    for (const child of children) expect(await child.line()).toBe('taking rows of lm-35-turbo-instruct');
+    await running.until(trial.called(rows / 4));
+    // All of them have as many calls in flight as they may.
+    await trial.fill(running);
+    const [killed, leaving] = children;
+    await killed?.kill('SIGKILL');
+    process.kill(leaving?.pid ?? 0, 'SIGTERM');
+    trial.release();
+    // What the one that leaves had in flight is answered and recorded, and nobody calls it again.
+    expect(await leaving?.line()).toBe('left');
+    await trial.whole(running, { repeats: unknownAfter(CONCURRENCY) }, context);
+  });
 
   it('fault 19: `promptmill work` whose keys are refused stops the run, says why, and exits with 3', async ({
     task,

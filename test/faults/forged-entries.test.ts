@@ -13,7 +13,7 @@ const ROWS = 40;
 const DEPLOYMENT = 'lm-35-turbo-instruct';
 
 // The embedded queue is in the memory of its process: nobody else can put anything in.
-const ON = ['redis', 'postgres'] as const;
+const ON = ['redis'] as const;
 
 describeEachStore(
   'a queue with forged entries',

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import './figures.js';
 import type { Child } from '../support/children.js';
-import { describeEachFleet } from '../support/fleet.js';
+import { describeFleet } from '../support/fleet.js';
 import { momentsOf } from '../support/kills.js';
 import { SERVICES, serviceOn } from '../support/operations.js';
 import { Workplace } from '../support/promptmill.js';
@@ -136,7 +136,7 @@ describe.each(SERVICES)('a run of $operation with limits.unknown_outcome: hold o
 const OF_EACH = 4;
 const LOCK_MS = 3_000;
 
-describeEachFleet('a fleet with limits.unknown_outcome: hold', (fleet) => {
+describeFleet('a fleet with limits.unknown_outcome: hold', (fleet) => {
   /** A run whose calls two workers make; both have as many in flight as they may. */
   async function begin(timeoutSeconds: number) {
     const limits = { ...HOLD, timeout_seconds: timeoutSeconds };

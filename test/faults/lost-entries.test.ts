@@ -1,8 +1,7 @@
-import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RedisAdmin } from '../support/redis-admin.js';
 import { completionBody, type Script } from '../support/scripted-service.js';
-import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../support/servers.js';
+import { haveRedis, type Server, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
 import { Trial } from '../support/trial.js';
 
@@ -111,69 +110,6 @@ if (!haveRedis()) {
         admin.client.del(...(await admin.client.keys(`${await prefixOf(run)}*:lock`))),
       );
       expect(taken).toBeGreaterThan(0);
-    });
-  });
-}
-
-if (!havePostgres()) {
-  describeMissing('a queue that loses single rows', 'postgres and initdb');
-} else {
-  describe.concurrent('a queue that loses single rows on postgres', () => {
-    let postgres: Server;
-    let admin: pg.Pool;
-    beforeAll(async () => {
-      postgres = await startPostgres();
-      admin = new pg.Pool({ connectionString: postgres.url });
-    });
-    afterAll(async () => {
-      await admin.end();
-      await postgres.stop();
-    });
-
-    /** The entries of the run, where the table is that of the entries; else all that the run's queue has there. */
-    const OF_RUN = "queue = (SELECT queue FROM bullmq.job WHERE id LIKE $1 || '-x1-%' LIMIT 1)";
-
-    it.each([
-      ['entries that wait are deleted', "DELETE FROM bullmq.job WHERE state = 'waiting' AND"],
-      ['entries that are worked on are deleted', "DELETE FROM bullmq.job WHERE state = 'active' AND"],
-      ['entries in a pause are deleted', "DELETE FROM bullmq.job WHERE state = 'delayed' AND"],
-      ['every entry is deleted', 'DELETE FROM bullmq.job WHERE'],
-      [
-        'entries that wait are called completed',
-        "UPDATE bullmq.job SET state = 'completed' WHERE state = 'waiting' AND",
-      ],
-      [
-        'entries that wait are called failed',
-        "UPDATE bullmq.job SET state = 'failed' WHERE state = 'waiting' AND",
-      ],
-      [
-        'entries that wait are called parents',
-        "UPDATE bullmq.job SET state = 'waiting-children' WHERE state = 'waiting' AND",
-      ],
-      [
-        'entries that wait are called active',
-        "UPDATE bullmq.job SET state = 'active' WHERE state = 'waiting' AND",
-      ],
-      [
-        'entries that are worked on are called waiting',
-        "UPDATE bullmq.job SET state = 'waiting' WHERE state = 'active' AND",
-      ],
-      ['entries lose their data', "UPDATE bullmq.job SET data = '{}' WHERE state = 'waiting' AND"],
-      ['entries lose their locks', 'UPDATE bullmq.job SET lock_token = NULL, locked_until_ms = NULL WHERE'],
-      [
-        'what is known of the queue is deleted, then events, then the pause',
-        'DELETE FROM bullmq.meta WHERE',
-        'DELETE FROM bullmq.event WHERE',
-        'DELETE FROM bullmq.rate_limit WHERE',
-      ],
-    ])('fault 109: the run ends by itself when %s', async (_, ...statements) => {
-      await robbed(
-        postgres.url,
-        ...statements.map(
-          (statement) => async (run: string) =>
-            (await admin.query(`${statement} ${OF_RUN}`, [run])).rowCount ?? 0,
-        ),
-      );
     });
   });
 }

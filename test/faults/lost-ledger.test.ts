@@ -1,7 +1,6 @@
-import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it, type TestContext } from 'vitest';
 import { RedisAdmin } from '../support/redis-admin.js';
-import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../support/servers.js';
+import { haveRedis, type Server, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
 import { Trial } from '../support/trial.js';
 
@@ -63,35 +62,5 @@ if (!haveRedis()) {
       (folder, context) =>
         robbed(redis.url, () => admin.client.del(`promptmill:board:{${folder}}:text`), context),
     );
-  });
-}
-
-if (!havePostgres()) {
-  describeMissing('a ledger that loses single tables', 'postgres and initdb');
-} else {
-  describe('a ledger that loses single tables on postgres', () => {
-    let postgres: Server;
-    let admin: pg.Pool;
-    beforeAll(async () => {
-      postgres = await startPostgres();
-      admin = new pg.Pool({ connectionString: postgres.url });
-    });
-    afterAll(async () => {
-      await admin.end();
-      await postgres.stop();
-    });
-
-    it.for(['run', 'calls', 'outcome', 'flight'])(
-      'fault 110: the run ends by itself when its rows of the table `%s` are deleted',
-      (table, context) =>
-        robbed(
-          postgres.url,
-          (run) => admin.query(`DELETE FROM promptmill.${table} WHERE run = $1`, [run]),
-          context,
-        ),
-    );
-
-    it('fault 110: the run ends by itself when what runs and workers say is deleted', (context) =>
-      robbed(postgres.url, () => admin.query('DELETE FROM promptmill.board'), context));
   });
 }

@@ -1,9 +1,8 @@
-import pg from 'pg';
 import { expect, it } from 'vitest';
 import { RedisAdmin } from '../support/redis-admin.js';
 import { completionBody } from '../support/scripted-service.js';
 import type { Server } from '../support/servers.js';
-import { describeEachServer } from '../support/stores.js';
+import { describeRedis } from '../support/stores.js';
 import { Trial, type TrialRun } from '../support/trial.js';
 
 const ROWS = 120;
@@ -63,35 +62,16 @@ class Unwritten {
 
   /** The store comes back empty. */
   async empty(): Promise<void> {
-    if (this.server.url.startsWith('redis')) {
-      const admin = new RedisAdmin(this.server.url);
-      await admin.client.flushall();
-      admin.leave();
-      return;
-    }
-    await this.#query('TRUNCATE promptmill.run, promptmill.calls, promptmill.outcome');
-    await this.#query('TRUNCATE bullmq.job, bullmq.event, bullmq.meta CASCADE');
+    const admin = new RedisAdmin(this.server.url);
+    await admin.client.flushall();
+    admin.leave();
   }
 
   /** The store loses the answers to ten rows, and nothing else. */
   async loseTen(first: number): Promise<void> {
-    if (this.server.url.startsWith('redis')) {
-      const admin = new RedisAdmin(this.server.url);
-      expect(await admin.client.del(...(await admin.client.keys(`promptmill:*:rows:${first}`)))).toBe(1);
-      admin.leave();
-      return;
-    }
-    expect(
-      await this.#query(`DELETE FROM promptmill.outcome WHERE "row" BETWEEN ${first} AND ${first + 9}`),
-    ).toBe(10);
-  }
-
-  async #query(statement: string): Promise<number | null> {
-    const admin = new pg.Client(this.server.url);
-    await admin.connect();
-    const { rowCount } = await admin.query(statement);
-    await admin.end();
-    return rowCount;
+    const admin = new RedisAdmin(this.server.url);
+    expect(await admin.client.del(...(await admin.client.keys(`promptmill:*:rows:${first}`)))).toBe(1);
+    admin.leave();
   }
 
   async endBy(running: TrialRun, signal: 'SIGTERM' | 'SIGKILL'): Promise<void> {
@@ -120,7 +100,7 @@ class Unwritten {
   }
 }
 
-describeEachServer('outcomes that the store lost', ({ start }) => {
+describeRedis('outcomes that the store lost', (start) => {
   const others = ROWS - 1;
 
   it('fault 110: after a clean end, while nothing ran', () =>

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import type { Child } from '../support/children.js';
-import { describeEachFleet } from '../support/fleet.js';
+import { describeFleet } from '../support/fleet.js';
 import { completionBody } from '../support/scripted-service.js';
 import { watchStore } from '../support/store-watch.js';
 import { unknownAfter } from '../support/unknown.js';
@@ -22,7 +22,7 @@ const WAYS = [
   { way: 'silence', when: 'when it is silent, long before its locks run out' },
 ] as const;
 
-describeEachFleet('workers in processes of their own', (fleet, kind) => {
+describeFleet('workers in processes of their own', (fleet) => {
   const worker = (lockMs = LOCK_MS): Promise<Child> =>
     fleet().worker({ concurrency: CONCURRENCY, chunkSize: CHUNK, lockMs });
 
@@ -102,9 +102,8 @@ describeEachFleet('workers in processes of their own', (fleet, kind) => {
     // The fault itself: a process that does nothing for longer than its locks last.
     await running.until(sleep(LOCK_MS + 500));
     process.kill(sleeper, 'SIGCONT');
-    // Its calls are still in flight when it is given their chunk a second time. On PostgreSQL it is not: a lock
-    // that ran out and that nobody has taken can be renewed there.
-    if (kind === 'redis') await running.until(watch.takenAgain);
+    // Its calls are still in flight when it is given their chunk a second time.
+    await running.until(watch.takenAgain);
     await watch.close();
     trial.release();
     await trial.whole(running, { repeats: 0 }, context);

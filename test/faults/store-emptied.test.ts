@@ -1,7 +1,6 @@
-import pg from 'pg';
-import { afterEach, beforeEach, describe, expect, it, type TestContext } from 'vitest';
+import { afterEach, describe, expect, it, type TestContext } from 'vitest';
 import { RedisAdmin } from '../support/redis-admin.js';
-import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../support/servers.js';
+import { haveRedis, type Server, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
 import { Trial } from '../support/trial.js';
 
@@ -46,34 +45,6 @@ if (!haveRedis()) {
       redis = await startRedis({ appendonly: false });
       trial = await Trial.begin({ queue: redis.url, rows: ROWS });
       await emptied(trial, () => redis.restart(), context);
-    });
-  });
-}
-
-if (!havePostgres()) {
-  describeMissing('a store that comes back empty', 'postgres and initdb');
-} else {
-  describe('a store that comes back empty on postgres', () => {
-    let postgres: Server;
-    let trial: Trial;
-    beforeEach(async () => {
-      postgres = await startPostgres();
-      trial = await Trial.begin({ queue: postgres.url, rows: ROWS });
-    });
-    afterEach(async () => {
-      await trial.end();
-      await postgres.stop();
-    });
-
-    it('fault 35: after its tables were emptied only rows are called again that were not on disk', async (context) => {
-      const empty = async (): Promise<void> => {
-        const admin = new pg.Client(postgres.url);
-        await admin.connect();
-        await admin.query('TRUNCATE promptmill.run, promptmill.calls, promptmill.outcome');
-        await admin.query('TRUNCATE bullmq.job, bullmq.event, bullmq.meta CASCADE');
-        await admin.end();
-      };
-      await emptied(trial, empty, context);
     });
   });
 }

@@ -3,7 +3,7 @@ import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { it } from 'vitest';
 import type { Server } from '../support/servers.js';
-import { describeEachServer } from '../support/stores.js';
+import { describeRedis } from '../support/stores.js';
 import { trialOn } from '../support/trial.js';
 
 /** The fault itself: longer than the lock of a queue entry, which is 60 seconds. */
@@ -12,7 +12,7 @@ const FROZEN_MS = 65_000;
 const DEFAULT_LIMIT = 20;
 const CONNECTIONS = 6;
 
-describeEachServer('a store that is frozen', ({ kind, start }) => {
+describeRedis('a store that is frozen', (start) => {
   // Beside each other: they wait and do little else.
   it.concurrent('fault 31: for longer than a lock, costs no call', (context) =>
     trialOn(start, { rows: 400, latencyMs: 20 }, async (trial, server) => {
@@ -28,7 +28,7 @@ describeEachServer('a store that is frozen', ({ kind, start }) => {
     trialOn(start, { rows: 400, latencyMs: 20 }, async (trial, server) => {
       const running = trial.run();
       await running.until(trial.called(100));
-      await server.kill(kind === 'redis' ? 'SIGKILL' : 'SIGQUIT');
+      await server.kill('SIGKILL');
       await running.until(refuseConnections(server, DEFAULT_LIMIT * CONNECTIONS));
       await server.restart();
       await trial.whole(running, { repeats: 0 }, context);

@@ -1,8 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import pg from 'pg';
-import { describe, it, type TestContext } from 'vitest';
-import { havePostgres, type Server, startPostgres } from '../support/servers.js';
-import { describeEachServer } from '../support/stores.js';
+import { it, type TestContext } from 'vitest';
+import type { Server } from '../support/servers.js';
+import { describeRedis } from '../support/stores.js';
 import { trialOn } from '../support/trial.js';
 
 /** The fault itself: the store is killed so often, with so many milliseconds between. */
@@ -32,7 +31,7 @@ const killUnderCalls = (start: Start, answer: 'away' | 'back', context: TestCont
     await running.until(trial.called(50));
     await trial.fill(running);
     if (answer === 'away') {
-      await server.kill('SIGQUIT');
+      await server.kill('SIGKILL');
       trial.release();
       while (trial.inFlight > 0) await sleep(10);
     }
@@ -41,32 +40,13 @@ const killUnderCalls = (start: Start, answer: 'away' | 'back', context: TestCont
     await trial.whole(running, { repeats: 0 }, context);
   });
 
-describeEachServer('a store that is killed', ({ kind, start }) => {
-  const fault = kind === 'redis' ? 30 : 38;
-  it.concurrent(`fault ${fault}: in the middle of calls and back at once, costs no call`, (context) =>
+describeRedis('a store that is killed', (start) => {
+  it.concurrent('fault 30: in the middle of calls and back at once, costs no call', (context) =>
     killUnderCalls(start, 'back', context));
 
-  it.concurrent(`fault ${fault}: what is answered while it is away is kept, and costs no call`, (context) =>
+  it.concurrent('fault 30: what is answered while it is away is kept, and costs no call', (context) =>
     killUnderCalls(start, 'away', context));
 
-  it.concurrent(`fault ${fault}: every two seconds for half a minute, costs no more than the calls in flight`, (context) =>
+  it.concurrent('fault 30: every two seconds for half a minute, costs no more than the calls in flight', (context) =>
     killAgainAndAgain(start, context));
-});
-
-describe.runIf(havePostgres())('a store that loses its sessions on postgres', () => {
-  it('fault 38: all its connections are terminated again and again, and no call is repeated', (context) =>
-    trialOn(startPostgres, { rows: 600, latencyMs: 20 }, async (trial, server) => {
-      const admin = new pg.Client(server.url);
-      await admin.connect();
-      const running = trial.run();
-      for (let calls = 50; calls <= 500; calls += 50) {
-        await running.until(trial.called(calls));
-        await admin.query(
-          `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-           WHERE pid <> pg_backend_pid() AND datname = current_database()`,
-        );
-      }
-      await admin.end();
-      await trial.whole(running, { repeats: 0 }, context);
-    }));
 });

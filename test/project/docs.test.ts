@@ -174,7 +174,7 @@ describe('a command', () => {
   const isParsedOnly = (args: readonly string[]): boolean =>
     ['serve', 'work', 'emulate'].includes(args[0] ?? '') ||
     args.includes('--watch') ||
-    args.some((word) => /^(redis|postgres)/.test(word));
+    args.some((word) => /^rediss?:/.test(word));
 
   async function parseOnly(args: readonly string[], at: string): Promise<void> {
     await expect(

@@ -44,7 +44,7 @@ const MOST_IMPORTERS = 10;
 /** Packages that only some folders may import. */
 const RESERVED: readonly (readonly [packages: RegExp, allowed: RegExp])[] = [
   [/^bullmq$/, /^(store|queue|worker|ops\/schedule)\//],
-  [/^(ioredis|pg)$/, /^store\//],
+  [/^ioredis$/, /^store\//],
   [/^(fastify|@fastify\/.*|@bull-board\/.*|prom-client)$/, /^ops\/web\//],
   [/^undici$/, /^service\//],
 ];

@@ -186,7 +186,7 @@ describeEachStore('a queue of BullMQ', (under) => {
       const done = new Promise((resolve) => busy.once('completed', resolve));
       const { timestamp } = await add('later', { delay: 150 });
       await done;
-      // PostgreSQL and Redis take the time of the process, and so does the embedded store.
+      // Redis takes the time of the process, and so does the embedded store.
       expect(taken[0]).toBeGreaterThanOrEqual(timestamp + 150);
     });
 

@@ -17,24 +17,16 @@ import type { Store } from '../../src/store/store.js';
 import { seeded } from '../support/seeded.js';
 
 /**
- * Does the same random things to an embedded queue and to one on a server, and compares what both say and have. Both go by one clock,
+ * Does the same random things to an embedded queue and to one on Redis, and compares what both say and have. Both go by one clock,
  * which is set; the server's own is put forward with it.
  *
- * Where Redis and PostgreSQL differ from each other, or leave an order to chance, the things that show it are left out:
+ * Where Redis leaves an order to chance, or does what nobody wants, the things that show it are left out:
  * - Each entry has a priority of its own or none has one, and no two things happen in the same millisecond: so nothing is a tie.
- * - BullMQ on Redis forgets the priority of what stalled or was let go. So neither is done there to entries with priorities. Of those that
+ * - BullMQ on Redis forgets the priority of what stalled or was let go. So neither is done to entries with priorities. Of those that
  *   stall together it has a set, so all but one of them are removed.
- * - BullMQ on PostgreSQL puts entries without a priority back behind the others, and those that were due in the order in which they were
- *   added. So its entries have priorities.
- * - It lists entries with priorities from the last one on by their order alone. So they are looked at from the first one on.
- * - It goes on taking an entry for stalled that was active at the last look, although its lock was renewed or another worker has it since.
- *   So nobody renews locks or looks for stalled entries there.
- * - Those that are due wait from the next claim on, and on Redis also from the next retry on. So a claim follows each retry.
- * - A scheduler that is put again while the queue is paused leaves its entry there on Redis. So none is put then; and PostgreSQL has none.
- * - It asks for the token of a lock and not whether the lock has run out. So workers do nothing there with what they have lost.
+ * - A scheduler that is put again while the queue is paused leaves its entry there on Redis. So none is put then.
  */
 export interface Game {
-  readonly kind: 'redis' | 'postgres';
   readonly store: Store;
   /** Of the server. */
   readonly url: string;
@@ -55,8 +47,8 @@ const TOKENS = ['one', 'two', 'three'];
 const TYPES: JobType[] = ['active', 'waiting', 'prioritized', 'delayed', 'completed', 'failed'];
 
 /** @throws Error that names the seed and the last things that were done, when the two differ */
-export async function play({ kind, store, url, seed, operations }: Game): Promise<void> {
-  const redis = kind === 'redis' ? new Redis(url) : null;
+export async function play({ store, url, seed, operations }: Game): Promise<void> {
+  const redis = new Redis(url);
   const folder = mkdtempSync(join(tmpdir(), 'promptmill-same-'));
   const clock = { now: () => Date.now(), steady: () => Date.now() };
   const queues = new EmbeddedQueues(
@@ -86,8 +78,8 @@ export async function play({ kind, store, url, seed, operations }: Game): Promis
       for (const worker of workers) worker.on('error', () => {});
       const [theirs, ours] = workers.map((worker): IQueueBackend => worker.getBackend());
       if (theirs === undefined || ours === undefined) throw new Error('two queues are needed');
-      const hasPriorities = kind === 'postgres' || random() < 0.5;
-      const pair = new Pair({ kind, theirs, ours, redis, name, random, hasPriorities });
+      const hasPriorities = random() < 0.5;
+      const pair = new Pair({ theirs, ours, redis, name, random, hasPriorities });
       try {
         await pair.play(Math.min(ROUND, operations - done));
       } catch (error) {
@@ -101,17 +93,16 @@ export async function play({ kind, store, url, seed, operations }: Game): Promis
     }
   } finally {
     vi.useRealTimers();
-    redis?.disconnect();
+    redis.disconnect();
     queues.close();
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
 interface Parts {
-  readonly kind: Game['kind'];
   readonly theirs: IQueueBackend;
   readonly ours: IQueueBackend;
-  readonly redis: Redis | null;
+  readonly redis: Redis;
   readonly name: string;
   readonly random: () => number;
   readonly hasPriorities: boolean;
@@ -142,7 +133,7 @@ class Pair {
   }
 
   async #doSomething(): Promise<void> {
-    const { kind, hasPriorities } = this.parts;
+    const { hasPriorities } = this.parts;
     const chance = this.parts.random();
     if (chance < 0.2) return this.#add(1, this.#chance(0.4) ? STEP_MS * this.#below(8) : 0);
     if (chance < 0.25) return this.#add(1 + this.#below(4), 0);
@@ -152,9 +143,9 @@ class Pair {
     if (chance < 0.7) return this.#delay();
     if (chance < 0.75) return this.#putBack();
     if (chance < 0.79) return this.#retry();
-    if (chance < 0.83 && kind === 'redis') return this.#renew();
+    if (chance < 0.83) return this.#renew();
     if (chance < 0.86 && !hasPriorities) return this.#stalled();
-    if (chance < 0.87 && (kind === 'postgres' || !hasPriorities)) {
+    if (chance < 0.87 && !hasPriorities) {
       await this.#both(
         'promoteJobs',
         (queue) => queue.promoteJobs(1_000_000),
@@ -165,7 +156,7 @@ class Pair {
     if (chance < 0.89) return this.#pause();
     if (chance < 0.92) return this.#limit();
     if (chance < 0.95) return this.#remove();
-    if (chance < 0.97 && kind === 'redis') return this.#schedule();
+    if (chance < 0.97) return this.#schedule();
     return this.#forward(STEP_MS * (1 + this.#below(4)), true);
   }
 
@@ -218,7 +209,7 @@ class Pair {
 
   #nextOf([json, id, limitMs, delayUntil]: Tuple): object {
     if (isJson(json)) return { id, json: comparable(json) };
-    // Redis keeps the time that is left by its own clock. PostgreSQL says when the next one is due also of a queue that is paused.
+    // Redis keeps the time that is left by its own clock.
     if (Number(limitMs) > 0) return { isLimited: true };
     return { delayUntil: this.#isPaused ? 0 : Math.floor(Number(delayUntil)) };
   }
@@ -266,8 +257,7 @@ class Pair {
 
   async #putBack(): Promise<void> {
     const held = this.#pick();
-    // PostgreSQL says nothing to a worker that has lost the entry.
-    if (held === null || (this.parts.kind === 'postgres' && !held.isRight)) return;
+    if (held === null) return;
     const back = await this.#both(
       `put back ${held.id} ${held.token}`,
       (queue) => queue.moveJobFromActiveToWait(held.id, held.token),
@@ -284,7 +274,6 @@ class Pair {
       await queue.retryJob(held.id, false, held.token, fields);
     });
     if (!('refused' in Object(back))) this.#held.delete(held.id);
-    if (this.parts.kind === 'postgres') await this.#take();
   }
 
   async #renew(): Promise<void> {
@@ -345,8 +334,8 @@ class Pair {
     if (this.#ids.length === 0) return;
     const id = this.#oneOf(this.#ids);
     const state = await this.parts.ours.getState(id);
-    // Redis takes what is not there for removed. Those that have lost their locks PostgreSQL knows by its own clock.
-    if (state === 'unknown' || (state === 'active' && this.#isLost(id))) return;
+    // Redis takes what is not there for removed.
+    if (state === 'unknown') return;
     await this.#both(`remove ${id}`, (queue) => queue.remove(id, false));
   }
 
@@ -390,13 +379,13 @@ class Pair {
   }
 
   /** An entry that a worker has, or another one, and a token that need not be that of the worker. */
-  #pick(): { id: string; token: string; isRight: boolean; fetchNext: boolean } | null {
-    const all = [...this.#held.keys()].filter((id) => this.parts.kind === 'redis' || !this.#isLost(id));
+  #pick(): { id: string; token: string; fetchNext: boolean } | null {
+    const all = [...this.#held.keys()];
     const id = this.#chance(0.95) || this.#ids.length === 0 ? this.#oneOf(all) : this.#oneOf(this.#ids);
-    if (id === undefined || (this.parts.kind === 'postgres' && this.#isLost(id))) return null;
+    if (id === undefined) return null;
     const token = this.#held.get(id)?.token;
     const isRight = token !== undefined && this.#chance(0.95);
-    return { id, token: isRight ? token : 'wrong', isRight, fetchNext: this.#chance(0.5) };
+    return { id, token: isRight ? token : 'wrong', fetchNext: this.#chance(0.5) };
   }
 
   #isLost(id: string): boolean {
@@ -408,7 +397,7 @@ class Pair {
     vi.setSystemTime(Date.now() + ms);
     if (ms > 1) this.#log.push(`${ms} ms later`);
     const { redis, name } = this.parts;
-    if (!syncs || redis === null) return;
+    if (!syncs) return;
     // What has passed on Redis was in the clock already.
     const passed = performance.now() - this.#syncedAt;
     this.#syncedAt = performance.now();
@@ -418,17 +407,12 @@ class Pair {
   /** Compares all that the two have. At once: nobody changes anything meanwhile. */
   async #look(): Promise<void> {
     const looks = [
+      this.#both('range', (queue) => queue.getRanges(['wait', 'prioritized'], 1, 3, true)),
+      this.#both('range', (queue) => queue.getRanges(['wait', 'prioritized'], 0, 2, false)),
       this.#both('counts', (queue) => queue.getCounts(TYPES)),
-      this.#both('first to last', (queue) => queue.getRanges([...SORTED, 'prioritized'], 0, -1, true)),
+      this.#both('first to last', (queue) => queue.getRanges(SORTED, 0, -1, true)),
       this.#both('last to first', (queue) => queue.getRanges(SORTED, 0, -1, false)),
     ];
-    // On PostgreSQL a part of a list begins at its other end.
-    if (this.parts.kind === 'redis') {
-      looks.push(
-        this.#both('range', (queue) => queue.getRanges(['wait', 'prioritized'], 1, 3, true)),
-        this.#both('range', (queue) => queue.getRanges(['wait', 'prioritized'], 0, 2, false)),
-      );
-    }
     for (const id of new Set(Array.from({ length: 5 }, () => this.#oneOf(this.#ids)))) {
       if (id === undefined) continue;
       looks.push(
@@ -449,21 +433,20 @@ class Pair {
     ask: (queue: IQueueBackend) => Promise<Reply>,
     normal: (reply: Reply | undefined) => unknown = (reply) => reply,
   ): Promise<unknown> {
-    const { kind, theirs, ours } = this.parts;
+    const { theirs, ours } = this.parts;
     const replies = [];
     for (const queue of [theirs, ours]) {
       replies.push(
         await ask(queue).then(normal, (error: unknown) => {
           const code = Number(Object(error).code);
           if (!(code < 0)) throw error;
-          // PostgreSQL looks at the state first, and tells no lock from another one.
-          return { refused: kind === 'postgres' && code !== -1 ? 'not held' : code };
+          return { refused: code };
         }),
       );
     }
     const [their, our] = replies.map((reply) => JSON.stringify(reply) ?? 'undefined');
     this.#log.push(`${shown} → ${our}`);
-    if (their !== our) throw new Error(`${shown}\n${kind}: ${their}\nembedded: ${our}`);
+    if (their !== our) throw new Error(`${shown}\nredis: ${their}\nembedded: ${our}`);
     return replies[1];
   }
 
@@ -473,8 +456,7 @@ class Pair {
   #oneOf = <T>(all: readonly T[]): T => all[this.#below(all.length)]!;
 }
 
-/** States whose order is the same everywhere: PostgreSQL has `active` in the order in which entries were added. */
-const SORTED: JobType[] = ['wait', 'delayed', 'completed', 'failed'];
+const SORTED: JobType[] = ['wait', 'prioritized', 'delayed', 'completed', 'failed'];
 
 /** Puts Redis's own clock forward for the keys that run out: locks, the limiter, and the mark of the look for stalled entries. */
 const FORWARD = `

@@ -119,7 +119,7 @@ describeEachStore('a run', (store) => {
   });
 });
 
-// What holds a run up is not of its store, and PostgreSQL takes twelve seconds for it; all three stop and go on above.
+// What holds a run up is not of its store; both stop and go on above.
 describeEachStore(
   'a run that is held up',
   (store) => {

@@ -1,4 +1,4 @@
-import { readFileSync, statfsSync } from 'node:fs';
+import { statfsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pick } from '../../src/core/random.js';
 import { type Disturbance, disturbanceNamed } from '../../src/emulator/disturbance.js';
@@ -70,22 +70,17 @@ const takeAway: Fault = async ({ server }, random, most) => {
   if (server === null) return 'none';
   if (random() < 0.5) {
     const ms = between(random, 300, Math.min(12_000, most));
-    const pids = [server.pid, ...childrenOf(server.pid)];
-    for (const pid of pids) process.kill(pid, 'SIGSTOP');
+    await server.kill('SIGSTOP');
     await sleep(ms);
-    for (const pid of pids) process.kill(pid, 'SIGCONT');
+    await server.kill('SIGCONT');
     return `frozen for ${seconds(ms)}`;
   }
   const ms = between(random, 0, Math.min(4_000, most));
-  await server.kill(server.url.startsWith('redis') ? 'SIGKILL' : 'SIGQUIT');
+  await server.kill('SIGKILL');
   await sleep(ms);
   await server.restart();
   return `killed, away for ${seconds(ms)}`;
 };
-
-/** Those of a PostgreSQL, which serve its connections. */
-const childrenOf = (pid: number): number[] =>
-  readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number);
 
 const killed =
   (partOf: (stage: Stage, random: () => number) => Part): Fault =>

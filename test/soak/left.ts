@@ -1,13 +1,11 @@
 import { readdirSync, readlinkSync, statSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { Redis } from 'ioredis';
-import pg from 'pg';
 import { outputFiles } from '../../src/resume/output-files.js';
 import { OUTPUT, type Stage } from './stage.js';
 
 /** What the store keeps of a finished run: heartbeats, the pace, and what BullMQ knows of an empty queue. */
 const KEPT_KEYS = /^promptmill:board:|^bull:[^:]+:(stalled-check|events|limiter|id|meta|marker)$/;
-const KEPT_TABLES = /\.(board|meta|rate_limit|\w*migrations?|\w*events?|\w*queues?)$/;
 /** Bytes of the head of the embedded ledger. */
 const EMPTY_LEDGER = 20;
 const KEPT_FILES = ['clock.mjs', 'disk', 'job.yaml', 'reference.yaml', 'rows.csv', 'shift'];
@@ -49,27 +47,10 @@ function cwdOf(pid: string): string | null {
 }
 
 /** What the store has of a finished run. */
-export async function leftInStore({ store, server }: Stage): Promise<string[]> {
+export async function leftInStore({ server }: Stage): Promise<string[]> {
   if (server === null) return [];
-  if (store === 'redis') {
-    const redis = new Redis(server.url);
-    const keys = await redis.keys('*');
-    redis.disconnect();
-    return keys.filter((key) => !KEPT_KEYS.test(key));
-  }
-  const client = new pg.Client(server.url);
-  await client.connect();
-  try {
-    const { rows: tables } = await client.query<{ name: string }>(
-      "SELECT schemaname || '.' || tablename AS name FROM pg_tables WHERE schemaname IN ('promptmill', 'bullmq')",
-    );
-    const full: string[] = [];
-    for (const { name } of tables) {
-      const { rows } = await client.query<{ count: string }>(`SELECT count(*) FROM ${name}`);
-      if (rows[0]?.count !== '0' && !KEPT_TABLES.test(name)) full.push(`${rows[0]?.count} rows of ${name}`);
-    }
-    return full;
-  } finally {
-    await client.end();
-  }
+  const redis = new Redis(server.url);
+  const keys = await redis.keys('*');
+  redis.disconnect();
+  return keys.filter((key) => !KEPT_KEYS.test(key));
 }

@@ -7,7 +7,7 @@ import { STORES } from './stage.js';
  * producer, the disk, the clock, in turn. At the end every promise of docs/guarantees.md is looked at. Exit code 1 when one
  * was broken.
  *
- *   npm run test:soak -- [--rows 1000000] [--minutes 20] [--store redis|postgres|embedded] [--every 5] [--faults 100] [--seed 1]
+ *   npm run test:soak -- [--rows 1000000] [--minutes 20] [--store redis|embedded] [--every 5] [--faults 100] [--seed 1]
  */
 const { values } = parseArgs({
   options: {

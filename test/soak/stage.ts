@@ -5,12 +5,12 @@ import { type Emulator, startEmulator } from '../../src/emulator/server.js';
 import type { Stats } from '../../src/emulator/stats.js';
 import { outputFiles } from '../../src/resume/output-files.js';
 import { type Ended, type Running, Workplace } from '../support/promptmill.js';
-import { type Server, startPostgres, startRedis } from '../support/servers.js';
+import { type Server, startRedis } from '../support/servers.js';
 import { mountSmallDisk, type SmallDisk } from '../support/small-disk.js';
 import { unknownAfter } from '../support/unknown.js';
 import { MemoryWatch } from './memory.js';
 
-export const STORES = ['redis', 'postgres', 'embedded'] as const;
+export const STORES = ['redis', 'embedded'] as const;
 export type StoreKind = (typeof STORES)[number];
 
 /** Of each process that calls. */
@@ -95,7 +95,7 @@ export class Stage {
   }
 
   static async set(rows: number, store: StoreKind, latencyMs: number): Promise<Stage> {
-    const server = store === 'embedded' ? null : await (store === 'redis' ? startRedis() : startPostgres());
+    const server = store === 'embedded' ? null : await startRedis();
     const rules: ScriptRule[] = [];
     const emulator = await startEmulator({ script: rules, latency: { baseMs: latencyMs, perTokenMs: 0 } });
     // Records, the part file that becomes the output, and the small files beside it.

@@ -1,13 +1,7 @@
-import pg from 'pg';
 import { describe, expect, test } from 'vitest';
 import { type StoreError, storeErrorOf } from '../../src/store/error.js';
 import { StoreHealth } from '../../src/store/health.js';
 
-/** What `pg` throws for an answer of the server. */
-function ofPostgres(code: string, message = 'as the server says it'): Error {
-  const error = new pg.DatabaseError(message, message.length, 'error');
-  return Object.assign(error, { code, severity: 'ERROR' });
-}
 const ofSystem = (code: string, syscall = 'connect'): Error =>
   Object.assign(new Error(`${syscall} ${code} 127.0.0.1:1`), { code, syscall });
 
@@ -36,31 +30,14 @@ describe('what an error of the store means', () => {
     [new Error('LOADING Redis is loading the dataset in memory'), 'away', 'queue_unavailable'],
     [new Error('CLUSTERDOWN The cluster is down'), 'away', 'queue_unavailable'],
     [new Error('Connection is closed.'), 'away', 'queue_unavailable'],
-    [new Error('Connection terminated unexpectedly'), 'away', 'queue_unavailable'],
     [ofSystem('ECONNREFUSED'), 'away', 'queue_unavailable'],
     [ofSystem('ENOTFOUND'), 'away', 'queue_unavailable'],
     [ofSystem('EMFILE'), 'refusing', 'too_many_open_files'],
-    [ofPostgres('08006'), 'away', 'queue_unavailable'],
-    [ofPostgres('57P01'), 'away', 'queue_unavailable'],
-    [ofPostgres('57P03'), 'away', 'queue_unavailable'],
-    [ofPostgres('53300'), 'away', 'queue_unavailable'],
-    [ofPostgres('40P01'), 'away', 'queue_unavailable'],
-    [ofPostgres('53100'), 'full', 'queue_full'],
-    [ofPostgres('25006'), 'refusing', 'queue_read_only'],
-    [ofPostgres('28P01'), 'refusing', 'queue_refused'],
-    [ofPostgres('42501'), 'refusing', 'queue_refused'],
-    [ofPostgres('57P04'), 'broken', 'queue_refused'],
-    [ofPostgres('3D000'), 'broken', 'queue_refused'],
-    [ofPostgres('42P01'), 'broken', 'queue_damaged'],
-    [ofPostgres('3F000'), 'broken', 'queue_damaged'],
-    [ofPostgres('XX001'), 'broken', 'queue_damaged'],
-    // Defects, and what BullMQ answers in words of its own.
-    [ofPostgres('42601'), null, null],
-    [ofPostgres('23505'), null, null],
     // Of a file, and not of the way to the store.
     [ofSystem('ENOSPC', 'write'), null, null],
     [ofSystem('EMFILE', 'open'), null, null],
     [ofSystem('ENOENT', 'open'), null, null],
+    // Defects, and what BullMQ answers in words of its own.
     [new TypeError('x is not a function'), null, null],
     [new Error('ERR unknown command'), null, null],
     [new Error('Missing lock for job 1. moveToFinished'), null, null],

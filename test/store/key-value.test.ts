@@ -1,4 +1,3 @@
-import pg from 'pg';
 import { beforeAll, beforeEach, expect, test } from 'vitest';
 import type { KeyValue } from '../../src/store/key-value.js';
 import { describeEachStore } from '../support/stores.js';
@@ -145,26 +144,3 @@ describeEachStore('texts by name', (underTest) => {
     expect(first).toBeLessThan(Date.UTC(2100));
   });
 });
-
-describeEachStore(
-  'a text that is removed while it is swapped',
-  (underTest) => {
-    test('is not put back: the swap is lost', async () => {
-      const { keyValue } = await underTest().open();
-      await keyValue.put('pace', 'a', 'one', LONG);
-      const other = new pg.Client(underTest().target);
-      await other.connect();
-      await other.query('BEGIN');
-      await other.query("DELETE FROM promptmill.board WHERE id = 'a'");
-      const swapped = keyValue.swap('pace', 'a', 'one', 'two', LONG);
-      await expect
-        .poll(async () => (await other.query('SELECT FROM pg_locks WHERE NOT granted')).rowCount)
-        .toBe(1);
-      await other.query('COMMIT');
-      await other.end();
-      expect(await swapped).toMatchObject({ text: null, written: false });
-      expect((await keyValue.get('pace', 'a')).text).toBeNull();
-    });
-  },
-  ['postgres'],
-);

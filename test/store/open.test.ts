@@ -3,7 +3,7 @@ import { createServer } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { withoutPassword } from '../../src/store/address.js';
 import { openStore } from '../../src/store/open.js';
-import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../support/servers.js';
+import { haveRedis, type Server, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
 
 const open = (target: string, warnings: string[] = []) =>
@@ -18,7 +18,7 @@ describe('an address that is none', () => {
     'redis:/',
     'http://h',
     'redis://u:sec ret@',
-  ])('%j is refused with the three forms', async (target) => {
+  ])('%j is refused with the forms that there are', async (target) => {
     const refused = open(target);
     await expect(refused).rejects.toMatchObject({
       exit: 2,
@@ -29,7 +29,7 @@ describe('an address that is none', () => {
 
   test('fault 87: a % that encodes nothing, or the address of a sentinel, is refused in words', async () => {
     await expect(open('redis://u:se%cret@h')).rejects.toThrow('"redis://u:***@h"');
-    await expect(open('postgres://u:se%cret@h/db')).rejects.toMatchObject({ code: 'bad_queue' });
+    await expect(open('redis://u@h/%zz')).rejects.toMatchObject({ code: 'bad_queue' });
     await expect(open('redis+sentinel://:secret@h:26379/mymaster')).rejects.toMatchObject({
       code: 'bad_queue',
       message: expect.not.stringContaining('secret'),
@@ -74,34 +74,27 @@ describe('an address that is none', () => {
 });
 
 describe('a server that is not there', () => {
-  test.each(['redis://user:secret@127.0.0.1:1/0', 'postgres://user:secret@127.0.0.1:1/db'])(
-    '%s is a usage error that names the address and hides the password',
-    async (target) => {
-      const refused = open(target);
-      await expect(refused).rejects.toMatchObject({
-        exit: 2,
-        code: 'queue_unreachable',
-        message: expect.stringContaining('//user:***@127.0.0.1:1/'),
-        hint: expect.stringContaining('embedded'),
-      });
-      await expect(refused).rejects.not.toThrow('secret');
-    },
-  );
+  test('is a usage error that names the address and hides the password', async () => {
+    const refused = open('redis://user:secret@127.0.0.1:1/0');
+    await expect(refused).rejects.toMatchObject({
+      exit: 2,
+      code: 'queue_unreachable',
+      message: expect.stringContaining('//user:***@127.0.0.1:1/'),
+      hint: expect.stringContaining('embedded'),
+    });
+    await expect(refused).rejects.not.toThrow('secret');
+  });
 
-  test.each(['redis', 'postgres'])(
-    'a %s that takes the connection and says nothing is given up',
-    async (scheme) => {
-      const mute = createServer().listen(0, '127.0.0.1');
-      await once(mute, 'listening');
-      const address = mute.address();
-      const port = typeof address === 'object' ? address?.port : 0;
-      await expect(open(`${scheme}://127.0.0.1:${port}/0`)).rejects.toMatchObject({
-        code: 'queue_unreachable',
-      });
-      mute.close();
-    },
-    12_000,
-  );
+  test('that takes the connection and says nothing is given up', async () => {
+    const mute = createServer().listen(0, '127.0.0.1');
+    await once(mute, 'listening');
+    const address = mute.address();
+    const port = typeof address === 'object' ? address?.port : 0;
+    await expect(open(`redis://127.0.0.1:${port}/0`)).rejects.toMatchObject({
+      code: 'queue_unreachable',
+    });
+    mute.close();
+  }, 12_000);
 });
 
 if (haveRedis()) {
@@ -137,30 +130,3 @@ if (haveRedis()) {
     });
   });
 } else describeMissing('a Redis', 'redis-server or valkey-server');
-
-if (havePostgres()) {
-  describe('a PostgreSQL', () => {
-    let server: Server;
-    beforeAll(async () => {
-      server = await startPostgres();
-    });
-    afterAll(() => server.stop());
-
-    test('that refuses the password is a usage error', async () => {
-      const refused = open(server.url.replace('loopback-only', 'wrong-one'));
-      await expect(refused).rejects.toMatchObject({ exit: 2, code: 'queue_refused' });
-      await expect(refused).rejects.not.toThrow('wrong-one');
-    });
-
-    test('without the database is a usage error', async () => {
-      await expect(open(server.url.replace(/postgres$/, 'nowhere'))).rejects.toMatchObject({
-        code: 'queue_refused',
-      });
-    });
-
-    test('is prepared once by processes that start together', async () => {
-      const stores = await Promise.all([open(server.url), open(server.url), open(server.url)]);
-      for (const store of stores) await store.close();
-    });
-  });
-} else describeMissing('a PostgreSQL', 'postgres and initdb');

@@ -1,11 +1,10 @@
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
-import pg from 'pg';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openStore } from '../../src/store/open.js';
 import type { Store } from '../../src/store/store.js';
 import { startLossyProxy } from '../support/lossy-proxy.js';
-import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from '../support/servers.js';
+import { haveRedis, type Server, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
 import { entry, isWanted, NO_CALLS, outcome, record, reserve, tokens } from './samples.js';
 
@@ -14,28 +13,6 @@ const CLOSED_MS = 60_000;
 
 const open = (server: { readonly url: string }): Promise<Store> =>
   openStore(server.url, { stateDir: '/dev/null/never', onWarning: () => {} });
-
-async function countsOnceAfterALostReply(server: Server): Promise<void> {
-  const proxy = await startLossyProxy(server.url);
-  const store = await open(proxy);
-  const { ledger } = store;
-  await ledger.open('lost', 1, 0, NO_CALLS);
-  await record(ledger, [entry('lost', 1, 1)], new Map([['lost', { sent: 1 }]]));
-  proxy.loseNextReply();
-  await record(ledger, [entry('lost', 1, 1, 'again'), entry('lost', 1, 2)], new Map([['lost', { sent: 2 }]]));
-  expect(await ledger.progress('lost', [1])).toMatchObject({ counts: [2], calls: { sent: 3, repeated: 1 } });
-  expect((await ledger.outcomes({ run: 'lost', first: 1 }, 2)).get(1)).toEqual(outcome('text of 1'));
-  proxy.loseNextReply();
-  const [answer] = await reserve(ledger, {
-    ...{ run: 'lost', first: 3, execution: 1, call: 'a', hold: true, bounds: null, looks: false },
-    rows: [3, 4].map((row) => ({ row, most: tokens(5, 2) })),
-  });
-  expect(answer?.rows).toEqual(['granted', 'granted']);
-  const { calls } = await ledger.progress('lost', []);
-  expect(calls).toMatchObject({ sent: 4, in_flight: 2, prompt_tokens: 10, completion_tokens: 4 });
-  await store.close();
-  await proxy.close();
-}
 
 if (haveRedis()) {
   describe('when Redis is away', () => {
@@ -78,7 +55,32 @@ if (haveRedis()) {
     });
 
     test('fault 36: a write whose reply was lost is sent again, and counts once', async () => {
-      await countsOnceAfterALostReply(server);
+      const proxy = await startLossyProxy(server.url);
+      const store = await open(proxy);
+      const { ledger } = store;
+      await ledger.open('lost', 1, 0, NO_CALLS);
+      await record(ledger, [entry('lost', 1, 1)], new Map([['lost', { sent: 1 }]]));
+      proxy.loseNextReply();
+      await record(
+        ledger,
+        [entry('lost', 1, 1, 'again'), entry('lost', 1, 2)],
+        new Map([['lost', { sent: 2 }]]),
+      );
+      expect(await ledger.progress('lost', [1])).toMatchObject({
+        counts: [2],
+        calls: { sent: 3, repeated: 1 },
+      });
+      expect((await ledger.outcomes({ run: 'lost', first: 1 }, 2)).get(1)).toEqual(outcome('text of 1'));
+      proxy.loseNextReply();
+      const [answer] = await reserve(ledger, {
+        ...{ run: 'lost', first: 3, execution: 1, call: 'a', hold: true, bounds: null, looks: false },
+        rows: [3, 4].map((row) => ({ row, most: tokens(5, 2) })),
+      });
+      expect(answer?.rows).toEqual(['granted', 'granted']);
+      const { calls } = await ledger.progress('lost', []);
+      expect(calls).toMatchObject({ sent: 4, in_flight: 2, prompt_tokens: 10, completion_tokens: 4 });
+      await store.close();
+      await proxy.close();
     });
 
     test('fault 34: a full server still takes what was paid for and lets go of what is on disk', async () => {
@@ -126,97 +128,3 @@ if (haveRedis()) {
     );
   });
 } else describeMissing('when Redis is away', 'redis-server or valkey-server');
-
-if (havePostgres()) {
-  describe('when PostgreSQL is away', () => {
-    let server: Server;
-    let store: Store;
-    beforeAll(async () => {
-      server = await startPostgres();
-    });
-    afterAll(() => server.stop());
-    beforeEach(async () => {
-      store = await open(server);
-    });
-    afterEach(() => store.close());
-
-    async function terminateAll(): Promise<number> {
-      const admin = new pg.Client(server.url);
-      await admin.connect();
-      const { rowCount } = await admin.query(
-        `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
-         WHERE pid <> pg_backend_pid() AND datname = current_database()`,
-      );
-      await admin.end();
-      return rowCount ?? 0;
-    }
-
-    test('fault 38: the next calls succeed after its backends were terminated', async () => {
-      const { ledger } = store;
-      await ledger.open('terminated', 1, 0, NO_CALLS);
-      await Promise.all([1, 2, 3, 4].map(() => ledger.progress('terminated', [])));
-      expect(await terminateAll()).toBeGreaterThan(0);
-      await Promise.all(
-        [1, 2, 3, 4].map((row) =>
-          record(ledger, [entry('terminated', 1, row)], new Map([['terminated', { sent: 1 }]])),
-        ),
-      );
-      expect(await ledger.progress('terminated', [1])).toMatchObject({
-        counts: [4],
-        calls: { sent: 4, repeated: 0 },
-      });
-    });
-
-    test('fault 38: a statement under way is sent again when its backend is terminated, and counts once', async () => {
-      const { ledger } = store;
-      await ledger.open('under-way', 1, 0, NO_CALLS);
-      const blocker = new pg.Client(server.url);
-      blocker.on('error', () => {});
-      await blocker.connect();
-      await blocker.query('BEGIN');
-      await blocker.query('LOCK promptmill.outcome');
-      const recorded = record(ledger, [entry('under-way', 1, 1)], new Map([['under-way', { sent: 1 }]]));
-      const admin = new pg.Client(server.url);
-      await admin.connect();
-      for (let waiting = 0; waiting === 0; ) {
-        const { rows } = await admin.query(`SELECT count(*)::int AS n FROM pg_locks WHERE NOT granted`);
-        waiting = rows[0].n;
-      }
-      await admin.end();
-      await terminateAll();
-      await recorded;
-      expect(await ledger.progress('under-way', [1])).toMatchObject({
-        counts: [1],
-        calls: { sent: 1, repeated: 0 },
-      });
-    });
-
-    test('fault 36: a write whose reply was lost is sent again, and counts once', async () => {
-      await countsOnceAfterALostReply(server);
-    });
-
-    test('fault 38: what was asked while it was down is done when it is back', async () => {
-      const { ledger } = store;
-      await ledger.open('restarted', 1, 0, NO_CALLS);
-      await server.kill('SIGQUIT');
-      const recorded = record(ledger, [entry('restarted', 1, 1)]);
-      const wanted = isWanted(ledger, 'restarted', 1, 1);
-      await server.restart();
-      await recorded;
-      expect(await wanted).toBe(true);
-      expect((await ledger.progress('restarted', [1])).counts).toEqual([1]);
-    });
-
-    test(
-      'fault 46: the store closes within its deadline',
-      async () => {
-        await store.ledger.progress('run', []);
-        await server.kill('SIGQUIT');
-        store.ledger.progress('run', []).catch(() => {});
-        await store.close();
-        await server.restart();
-      },
-      CLOSED_MS,
-    );
-  });
-} else describeMissing('when PostgreSQL is away', 'postgres and initdb');

@@ -88,9 +88,7 @@ describeEachStore('a store', (underTest) => {
     const { kind, open } = underTest();
     const store = await open();
     expect(store.describe()).not.toContain('loopback-only');
-    expect(store.describe()).toMatch(
-      { embedded: /store$/, redis: /^redis:\/\/127/, postgres: /^postgres:\/\/postgres:\*\*\*@127/ }[kind],
-    );
+    expect(store.describe()).toMatch({ embedded: /store$/, redis: /^redis:\/\/127/ }[kind]);
     await store.close();
   });
 

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect } from 'vitest';
 import type { Child } from './children.js';
 import type { Server } from './servers.js';
-import { describeEachServer } from './stores.js';
+import { describeRedis } from './stores.js';
 import { Trial, type TrialOptions } from './trial.js';
 import { startFleetWorkerProcess, startWorkerProcess, type WorkerProcessOptions } from './worker-process.js';
 
@@ -49,17 +49,14 @@ class Fleet {
   }
 }
 
-/** Runs a suite on Redis and on PostgreSQL, with a fleet for each test. */
-export function describeEachFleet(
-  name: string,
-  suite: (fleet: () => Fleet, kind: 'redis' | 'postgres') => void,
-): void {
-  describeEachServer(name, ({ kind, start }) => {
+/** Runs a suite on Redis, with a fleet for each test. */
+export function describeFleet(name: string, suite: (fleet: () => Fleet) => void): void {
+  describeRedis(name, (start) => {
     let fleet: Fleet;
     beforeEach(async () => {
       fleet = new Fleet(await start());
     });
     afterEach(() => fleet.end());
-    suite(() => fleet, kind);
+    suite(() => fleet);
   });
 }

@@ -5,11 +5,11 @@ import { afterAll, beforeAll, describe } from 'vitest';
 import type { LedgerTimes } from '../../src/store/ledger.js';
 import { openStore } from '../../src/store/open.js';
 import type { Store } from '../../src/store/store.js';
-import { havePostgres, haveRedis, type Server, startPostgres, startRedis } from './servers.js';
+import { haveRedis, type Server, startRedis } from './servers.js';
 
 /** One kind of store, as a suite sees it. */
 export interface StoreUnderTest {
-  readonly kind: 'embedded' | 'redis' | 'postgres';
+  readonly kind: 'embedded' | 'redis';
   /** What `--queue` gets. */
   readonly target: string;
   /** What `PROMPTMILL_STATE_DIR` is. */
@@ -22,20 +22,17 @@ export interface StoreUnderTest {
   open(ledgerTimes?: LedgerTimes): Promise<Store>;
 }
 
-const SERVERS = [
-  { kind: 'redis', have: haveRedis, start: () => startRedis(), needs: 'redis-server or valkey-server' },
-  { kind: 'postgres', have: havePostgres, start: () => startPostgres(), needs: 'postgres and initdb' },
-] as const;
+const REDIS = 'redis-server or valkey-server';
 const KINDS = [
   { kind: 'embedded', have: () => true, start: async () => null, needs: '' },
-  ...SERVERS,
+  { kind: 'redis', have: haveRedis, start: () => startRedis(), needs: REDIS },
 ] as const;
 
 /**
- * Runs a suite on each of the three stores, with one server of each kind for the file. Tests keep apart by the
+ * Runs a suite on both stores, with one server for the file. Tests keep apart by the
  * names of their runs and queues. A missing server is a failure where CI=true, and a printed reason elsewhere.
  * @param suite gets a function, because the server is there only once the tests run
- * @param only the kinds that matter. @default all three
+ * @param only the kinds that matter. @default both
  */
 export function describeEachStore(
   name: string,
@@ -93,15 +90,10 @@ export function oneStore(): () => {
   return () => ({ PROMPTMILL_QUEUE: 'embedded', PROMPTMILL_STATE_DIR: stateDir });
 }
 
-/** Runs a suite for each kind of server; each of its tests starts those that it needs. */
-export function describeEachServer(
-  name: string,
-  suite: (server: { readonly kind: 'redis' | 'postgres'; readonly start: () => Promise<Server> }) => void,
-): void {
-  for (const { kind, have, start, needs } of SERVERS) {
-    if (have()) describe(`${name} on ${kind}`, () => suite({ kind, start }));
-    else describeMissing(`${name} on ${kind}`, needs);
-  }
+/** Runs a suite on Redis; each of its tests starts the servers that it needs. */
+export function describeRedis(name: string, suite: (start: () => Promise<Server>) => void): void {
+  if (haveRedis()) describe(`${name} on redis`, () => suite(() => startRedis()));
+  else describeMissing(`${name} on redis`, REDIS);
 }
 
 /** In the place of a suite whose server is not there. */

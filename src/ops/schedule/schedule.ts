@@ -231,7 +231,6 @@ function tickOf(entry: Job<TickData>): Tick | null {
   return { entry: entry.id, ...data.data, due: new Date(Number(due)) };
 }
 
-/** On PostgreSQL BullMQ also refuses to remove an entry of a scheduler that is gone. */
 function unlessRefused(error: unknown): void {
   if ((error as { readonly code?: unknown }).code !== ErrorCode.JobBelongsToJobScheduler) throw error;
 }

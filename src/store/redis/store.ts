@@ -54,7 +54,7 @@ export async function openRedisStore(url: URL, options: StoreOptions): Promise<S
   };
 }
 
-/** An entry put back with token `0` loses its lock, as on PostgreSQL; locked, it could not be removed. */
+/** An entry put back with token `0` loses its lock: locked, it could not be removed. */
 const queueBackend: BackendFactory<RedisQueueBackend> = (...parts) => {
   const backend = createRedisBackend(...parts);
   const move = backend.moveJobFromActiveToWait.bind(backend);
