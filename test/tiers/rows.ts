@@ -1,6 +1,8 @@
-import type { Fault } from './catalogue.js';
+import type { Fault } from '../faults/catalogue.js';
 import { claimedFaults, storeNamed } from './claims.js';
-import type { FaultFigures } from './figures.js';
+import type { FaultFigures } from '../faults/figures.js';
+import type { ShownTier } from './shown.js';
+import type { Tier } from './tiers.js';
 
 /** One test as it ended. */
 export interface Shown {
@@ -14,9 +16,10 @@ export interface Shown {
 /** As the name pattern of a run sees it. */
 export const fullName = ({ suites, name }: Shown): string => [...suites, name].join(' ');
 
-/** All tests of one fault on one store. */
+/** All tests of one fault in one tier and on one store. */
 export interface Line extends FaultFigures {
   readonly fault: number;
+  readonly tier: Tier;
   readonly store: string;
   readonly tests: number;
   /** The worst of its tests. */
@@ -25,18 +28,21 @@ export interface Line extends FaultFigures {
 
 const WORST_FIRST = ['failed', 'skipped', 'passed'] as const;
 
-/** The table's lines by number and store. Figures of several tests are added up. */
-export function linesOf(tests: readonly Shown[]): Line[] {
+/** The table's lines by number, tier and store. Figures of several tests are added up. */
+export function linesOf(tiers: readonly Pick<ShownTier, 'tier' | 'faults'>[]): Line[] {
   const lines = new Map<string, Line>();
-  for (const test of tests) {
-    const store = storeNamed(test.suites);
-    for (const fault of new Set(claimedFaults(fullName(test)))) {
-      const key = `${fault} ${store}`;
-      const line = lines.get(key) ?? { fault, store, tests: 0, state: 'passed' };
-      lines.set(key, withTest(line, test));
+  for (const { tier, faults } of tiers) {
+    for (const test of faults) {
+      const store = storeNamed(test.suites);
+      for (const fault of new Set(claimedFaults(fullName(test)))) {
+        const key = `${fault} ${tier} ${store}`;
+        const line = lines.get(key) ?? { fault, tier, store, tests: 0, state: 'passed' };
+        lines.set(key, withTest(line, test));
+      }
     }
   }
-  return [...lines.values()].sort((a, b) => a.fault - b.fault || (a.store < b.store ? -1 : 1));
+  // By number; of one number, in the order in which the tiers ran.
+  return [...lines.values()].sort((a, b) => a.fault - b.fault);
 }
 
 function withTest(line: Line, { state, figures = {} }: Shown): Line {

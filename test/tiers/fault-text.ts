@@ -1,16 +1,17 @@
-import type { Fault } from './catalogue.js';
+import type { Fault } from '../faults/catalogue.js';
 import type { Line } from './rows.js';
 
-const HEADER = ['fault', '', 'store', 'tests', 'rows', 'calls', 'repeated', 'result'] as const;
+const HEADER = ['fault', '', 'tier', 'store', 'tests', 'rows', 'calls', 'repeated', 'result'] as const;
 /** Columns of numbers stand to the right. */
-const RIGHT = new Set([0, 3, 4, 5, 6]);
+const RIGHT = new Set([0, 4, 5, 6, 7]);
 
 /** The table, what is not covered or only in part, and the count of both, as plain text. */
 export function tableText(lines: readonly Line[], catalogue: readonly Fault[]): string {
   const titles = new Map(catalogue.map(({ number, title }) => [number, title]));
-  const cells = lines.map(({ fault, store, tests, rows, calls, repeated, state }, i) => [
+  const cells = lines.map(({ fault, tier, store, tests, rows, calls, repeated, state }, i) => [
     String(fault),
     lines[i - 1]?.fault === fault ? '' : (titles.get(fault) ?? '?'),
+    tier,
     store,
     String(tests),
     ...[rows, calls, repeated].map((figure) => figure?.toLocaleString('en-US') ?? '-'),

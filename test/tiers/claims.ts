@@ -1,5 +1,5 @@
 /** A test shows a fault when its number and a colon are in its name: `fault 34: …`, `faults 20 to 24: …`. */
-export const CLAIM = /\bfaults? (\d+(?:(?:, | and | to )\d+)*):/g;
+const CLAIM = /\bfaults? (\d+(?:(?:, | and | to )\d+)*):/g;
 
 /** The numbers that the full name of a test claims; `20 to 24` is five of them. */
 export function claimedFaults(fullName: string): number[] {

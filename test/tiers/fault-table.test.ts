@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { FAULTS } from '../faults/catalogue.js';
-import { claimedFaults, storeNamed } from '../faults/claims.js';
-import { contradictions, linesOf, type Shown } from '../faults/rows.js';
-import { tableText } from '../faults/text.js';
+import { claimedFaults, storeNamed } from './claims.js';
+import { contradictions, linesOf, type Shown } from './rows.js';
+import { tableText } from './fault-text.js';
 
 // Numbers are joined to names here, so that these tests claim none.
 const named = (what: string, rest = 'x'): string => `fault${what}: ${rest}`;
@@ -10,6 +10,9 @@ const named = (what: string, rest = 'x'): string => `fault${what}: ${rest}`;
 function shown(name: string, rest: Partial<Shown> = {}): Shown {
   return { suites: [], name, state: 'passed', figures: undefined, ...rest };
 }
+
+/** The lines of tests that ran in one tier. */
+const lines = (...faults: readonly Shown[]) => linesOf([{ tier: 'faults', faults }]);
 
 describe('the numbers in a name', () => {
   it.each([
@@ -33,18 +36,31 @@ describe('the numbers in a name', () => {
 });
 
 describe('the lines of the table', () => {
-  it('are one for each number and store, with sums and the worst result', () => {
+  it('are one for each number, tier and store, with sums and the worst result', () => {
     const redis = { suites: ['a run on redis'] };
-    const lines = linesOf([
+    const slow = [shown(named(' 30'), { state: 'skipped' }), shown('of no fault')];
+    const faults = [
       shown(named(' 30'), { ...redis, figures: { rows: 10, calls: 12, repeated: 2 } }),
       shown(named('s 4 and 30'), { ...redis, state: 'failed', figures: { rows: 5 } }),
-      shown(named(' 30'), { state: 'skipped' }),
-      shown('of no fault'),
-    ]);
-    expect(lines).toEqual([
-      { fault: 4, store: 'redis', tests: 1, state: 'failed', rows: 5 },
-      { fault: 30, store: '-', tests: 1, state: 'skipped' },
-      { fault: 30, store: 'redis', tests: 2, state: 'failed', rows: 15, calls: 12, repeated: 2 },
+    ];
+    expect(
+      linesOf([
+        { tier: 'slow', faults: slow },
+        { tier: 'faults', faults },
+      ]),
+    ).toEqual([
+      { fault: 4, tier: 'faults', store: 'redis', tests: 1, state: 'failed', rows: 5 },
+      { fault: 30, tier: 'slow', store: '-', tests: 1, state: 'skipped' },
+      {
+        fault: 30,
+        tier: 'faults',
+        store: 'redis',
+        tests: 2,
+        state: 'failed',
+        rows: 15,
+        calls: 12,
+        repeated: 2,
+      },
     ]);
   });
 
@@ -56,35 +72,35 @@ describe('the lines of the table', () => {
       { number: 4, title: 'neither' },
       { number: 5, title: 'skipped' },
     ];
-    const lines = linesOf([
+    const ran = lines(
       ...[' 1', ' 3', ' 91'].map((what) => shown(named(what))),
       shown(named(' 5'), { state: 'skipped' }),
-    ]);
-    expect(contradictions(lines, catalogue).map((text) => text.split(' is ')[0])).toEqual([
+    );
+    expect(contradictions(ran, catalogue).map((text) => text.split(' is ')[0])).toEqual([
       'fault 3',
       'fault 4',
       'fault 5',
       'fault 91',
     ]);
-    expect(contradictions(lines.slice(0, 1), catalogue.slice(0, 2))).toEqual([]);
+    expect(contradictions(ran.slice(0, 1), catalogue.slice(0, 2))).toEqual([]);
   });
 
   it('are aligned, and followed by what is not covered and why', () => {
-    const lines = linesOf([
+    const ran = lines(
       shown(named(' 9'), { suites: ['on embedded'], figures: { rows: 1_000_000 } }),
       shown(named(' 9'), { suites: ['on redis'] }),
       shown(named(' 10')),
-    ]);
+    );
     const catalogue = [
       { number: 9, title: 'names' },
       { number: 10, title: 'numbers', missing: 'dates' },
       { number: 11, title: 'lines', absent: 'no reader' },
     ];
-    expect(tableText(lines, catalogue).split('\n')).toEqual([
-      'fault           store     tests       rows  calls  repeated  result',
-      '    9  names    embedded      1  1,000,000      -         -  passed',
-      '    9           redis         1          -      -         -  passed',
-      '   10  numbers  -             1          -      -         -  passed',
+    expect(tableText(ran, catalogue).split('\n')).toEqual([
+      'fault           tier    store     tests       rows  calls  repeated  result',
+      '    9  names    faults  embedded      1  1,000,000      -         -  passed',
+      '    9           faults  redis         1          -      -         -  passed',
+      '   10  numbers  faults  -             1          -      -         -  passed',
       '',
       'not covered:',
       '   11  lines: no reader',
