@@ -72,8 +72,8 @@ export interface ChunkData {
   readonly x: number;
   readonly first: number;
   /**
-   * The part common to all chunks of an execution. Strings, because PostgreSQL's jsonb refuses NUL and lone
-   * surrogates and reorders keys (fault 8); inside a JSON string both are plain ASCII escapes.
+   * The part common to all chunks of an execution. A string, so that a worker that has seen it before knows it
+   * by its text, and reads and checks it once.
    */
   readonly common: string;
   readonly rows: string;

@@ -166,7 +166,7 @@ export interface Ledger {
   /** Outcomes of a run that are not on disk. */
   waiting(run: string): Promise<number>;
 
-  /** Row in flight when processes of the run died → deaths. Empty on servers: BullMQ counts lost workers. */
+  /** Row in flight when processes of the run died → deaths. Empty on Redis: BullMQ counts lost workers. */
   deaths(run: string): Promise<ReadonlyMap<number, number>>;
 
   /** @param count as `progress` has it: if this process wrote as many, none is fetched. @default not known */
@@ -227,7 +227,6 @@ export interface RunBatch<Kept = CalledOutcome> {
 
 const NO_TOKENS: Tokens = { prompt_tokens: 0, completion_tokens: 0 };
 
-/** Sorted by run, chunk and row: workers that write the same rows at once take their locks in one order. */
 export function byRun<Kept>({
   settled,
   counts,
@@ -235,13 +234,12 @@ export function byRun<Kept>({
   atLeast,
 }: Batch<Kept>): readonly RunBatch<Kept>[] {
   const named = [...settled, ...reservations].map(({ run }) => run);
-  const runs = [...new Set([...counts.keys(), ...named])].sort();
-  return runs.map((run) => {
+  return [...new Set([...counts.keys(), ...named])].map((run) => {
     const ofRun = settled.filter((each) => each.run === run);
     const asked = reservations.filter((each) => each.run === run);
     return {
       run,
-      settled: ofRun.sort((a, b) => a.first - b.first || a.row - b.row),
+      settled: ofRun,
       counts: { ...NO_COUNTS, ...counts.get(run) },
       reservations: asked,
       atLeast: atLeast.get(run) ?? NO_TOKENS,
@@ -250,33 +248,4 @@ export function byRun<Kept>({
   });
 }
 
-/** The name and age of the call that holds the row; when looking, `call` may be an interim outcome's JSON. */
-export type RowReply = readonly [state: string, call?: unknown, ageMs?: unknown];
-
-const STATES: ReadonlySet<string> = new Set<RowState & string>(['granted', 'known', 'unwanted', 'no_room']);
-const isState = (text: string): text is RowState & string => STATES.has(text);
-
-const NO_INTERIM: Answer['interim'] = new Map();
-
-/** @param replies one per row of the reservation, in order */
-export function answerOf(
-  { rows: asked, looks }: Pick<Reservation, 'rows' | 'looks'>,
-  replies: readonly RowReply[],
-  spent: Tokens,
-  inFlight: number,
-): Answer {
-  const rows = replies.map(
-    ([state, call, ageMs]): RowState =>
-      isState(state) ? state : { call: String(call), ageMs: Number(ageMs) },
-  );
-  if (!looks) return { rows, spent, inFlight, interim: NO_INTERIM };
-  const interim = new Map(
-    asked.flatMap(({ row }, i) => {
-      const [state, json] = replies[i] ?? [];
-      return state === 'granted' && typeof json === 'string' ? [[row, JSON.parse(json)]] : [];
-    }),
-  );
-  return { rows, spent, inFlight, interim };
-}
-
-export const NO_ANSWER: Answer = { rows: [], spent: NO_TOKENS, inFlight: 0, interim: NO_INTERIM };
+export const NO_ANSWER: Answer = { rows: [], spent: NO_TOKENS, inFlight: 0, interim: new Map() };

@@ -44,6 +44,20 @@ const MISTAKES: readonly Mistake[] = [
     says: ['reviews.csv', 'data by its name'],
     advises: 'promptmill init reviews.csv',
   },
+  ...[
+    { typed: [...run, '--queue', 'postgresql://mill:typed-secret@db/mill'], env: {} },
+    { typed: run, env: { PROMPTMILL_QUEUE: 'postgres://mill:typed-secret@db/mill' } },
+    { typed: ['work'], env: { PROMPTMILL_QUEUE: 'postgres://mill:typed-secret@db/mill' } },
+    { typed: ['status'], env: { PROMPTMILL_QUEUE: 'postgres://mill:typed-secret@db/mill' } },
+  ].map(
+    ({ typed, env }): Mistake => ({
+      name: `a queue on PostgreSQL, for ${typed[0]}`,
+      typed,
+      env: { PROMPTMILL_BASE_URL: 'SERVICE', ...env },
+      says: [/^(?!.*typed-secret).*the queue "postgres(ql)?:\/\/mill:\*\*\*@db\/mill" is of an unknown kind/],
+      advises: 'Use embedded, or a Redis or Valkey: redis://HOST:PORT',
+    }),
+  ),
   {
     name: 'a job in place of a command',
     typed: ['job.yaml'],

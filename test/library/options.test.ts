@@ -33,6 +33,10 @@ const MISUSES: readonly (readonly [() => Promise<unknown>, string])[] = [
     () => file({ output: false }),
     'run: output must be the path of a file, or true for that of the job, got false',
   ],
+  [
+    () => loop({ rows, env, emulate: true, queue: 'postgres://mill:secret@db/mill' }),
+    'the queue "postgres://mill:***@db/mill" is of an unknown kind',
+  ],
   [() => check(any({ prompt: 'x' })), 'the job is an object, and not made by defineJob'],
   [() => check(job, any({ rows, output: 'x.csv' })), 'check: there is no option output'],
   [() => retry(any(undefined)), 'retry needs the path of an output, got undefined'],

@@ -27,6 +27,18 @@ describe('an address that is none', () => {
     await expect(refused).rejects.not.toThrow(/secret|sec ret/);
   });
 
+  test.each([
+    ['postgres://mill:secret@db:5432/mill', 'postgres://mill:***@db:5432/mill'],
+    ['postgresql://mill@db/mill?password=secret', 'postgresql://mill@db/mill?password=***'],
+  ])('%s is refused with the two stores that there are, and without its password', async (target, shown) => {
+    await expect(open(target)).rejects.toMatchObject({
+      exit: 2,
+      code: 'bad_queue',
+      message: `the queue "${shown}" is of an unknown kind`,
+      hint: expect.stringMatching(/^Use embedded, or a Redis or Valkey: redis:\/\/HOST:PORT/),
+    });
+  });
+
   test('fault 87: a % that encodes nothing, or the address of a sentinel, is refused in words', async () => {
     await expect(open('redis://u:se%cret@h')).rejects.toThrow('"redis://u:***@h"');
     await expect(open('redis://u@h/%zz')).rejects.toMatchObject({ code: 'bad_queue' });

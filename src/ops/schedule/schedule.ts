@@ -231,6 +231,7 @@ function tickOf(entry: Job<TickData>): Tick | null {
   return { entry: entry.id, ...data.data, due: new Date(Number(due)) };
 }
 
+/** Another process may have scheduled the job again: then the entry is the one that it waits for. */
 function unlessRefused(error: unknown): void {
   if ((error as { readonly code?: unknown }).code !== ErrorCode.JobBelongsToJobScheduler) throw error;
 }

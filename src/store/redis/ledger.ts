@@ -2,10 +2,9 @@ import { createHash, randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
 import { added, type Counts, NO_COUNTS, namesIn } from '../../core/counters.js';
 import { errorText, UsageError } from '../../core/errors.js';
-import type { CalledOutcome } from '../../core/model.js';
+import type { CalledOutcome, Tokens } from '../../core/model.js';
 import {
   type Answer,
-  answerOf,
   type Batch,
   byRun,
   type ChunkKey,
@@ -16,7 +15,7 @@ import {
   NO_DEATHS,
   type Progress,
   type Reservation,
-  type RowReply,
+  type RowState,
   type RunBatch,
   SettledRows,
 } from '../ledger.js';
@@ -25,6 +24,9 @@ import { CLOSE, FORGET, OPEN, OTHER_VERSION, PROGRESS, STOP, WAITING, WRITE } fr
 
 type Argument = string | number;
 type Lasting = <T>(attempt: () => Promise<T>) => Promise<T>;
+
+/** The name and age of the call that holds the row; when looking, `call` may be an interim outcome's JSON. */
+type RowReply = readonly [state: string, call?: unknown, ageMs?: unknown];
 
 type Written = readonly [
   totals: readonly number[],
@@ -182,6 +184,30 @@ export class RedisLedger implements Ledger {
       return await this.client.eval(script, keys, ...rest);
     }
   }
+}
+
+const STATES: ReadonlySet<string> = new Set<RowState & string>(['granted', 'known', 'unwanted', 'no_room']);
+const isState = (text: string): text is RowState & string => STATES.has(text);
+
+/** @param replies one per row of the reservation, in order */
+function answerOf(
+  { rows: asked, looks }: Reservation,
+  replies: readonly RowReply[],
+  spent: Tokens,
+  inFlight: number,
+): Answer {
+  const rows = replies.map(
+    ([state, call, ageMs]): RowState =>
+      isState(state) ? state : { call: String(call), ageMs: Number(ageMs) },
+  );
+  if (!looks) return { ...NO_ANSWER, rows, spent, inFlight };
+  const interim = new Map(
+    asked.flatMap(({ row }, i) => {
+      const [state, json] = replies[i] ?? [];
+      return state === 'granted' && typeof json === 'string' ? [[row, JSON.parse(json)]] : [];
+    }),
+  );
+  return { rows, spent, inFlight, interim };
 }
 
 const entriesOf = (counts: Counts): (readonly [name: string, value: number])[] =>
