@@ -41,7 +41,7 @@ export interface Counters extends Counts {
 
 export const CALLS = namesOf(CALL_COUNTS);
 
-export const COUNTERS = [...CALLS, ...namesOf(TOKEN_COUNTS)];
+const COUNTERS = [...CALLS, ...namesOf(TOKEN_COUNTS)];
 
 function namesOf<T extends object>(list: T): readonly (keyof T & string)[] {
   return Object.keys(list) as (keyof T & string)[];
@@ -54,9 +54,7 @@ export function eachOf<N extends string, V>(names: readonly N[], of: (name: N) =
 export const NO_COUNTS: Counts = eachOf(COUNTERS, () => 0);
 export const NO_CALLS: Counters = { ...NO_COUNTS, in_flight: 0 };
 
-export const inOrder = (counts: Counts): number[] => COUNTERS.map((name) => counts[name]);
-
-export const isOfEndpoint = (name: string): name is EndpointCount => /^(sent|rate_limited)@/.test(name);
+const isOfEndpoint = (name: string): name is EndpointCount => /^(sent|rate_limited)@/.test(name);
 
 /** The names of all counters, those of endpoints included. */
 export const namesIn = (counts: Counts): readonly (keyof Counts)[] => [

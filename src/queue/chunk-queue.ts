@@ -55,7 +55,7 @@ export class ChunkQueue {
     private readonly attempts: number,
     private readonly log: Logger,
   ) {
-    this.#queue = new Queue(name, { connection: store.connectionFor('queue') }, store.backendFactory);
+    this.#queue = new Queue(name, { connection: store.connection }, store.backendFactory);
     // Without a listener a lost connection would end the process; ioredis reconnects by itself.
     this.#queue.on('error', (error) => log.debug({ err: error }, 'queue connection'));
   }

@@ -46,7 +46,7 @@ export class QueueViews {
   }
 
   #view(name: string): QueueView {
-    const connection = this.store.connectionFor('queue');
+    const connection = this.store.connection;
     // A look must not write, not even the queue's own description.
     const queue = new Queue(name, { connection, skipMetasUpdate: true }, this.store.backendFactory);
     queue.on('error', (error) => this.log.debug({ err: error }, 'queue connection of the dashboard'));

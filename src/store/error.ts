@@ -49,13 +49,13 @@ const MEANINGS = {
     kind: 'refusing',
     code: 'queue_refused',
     means: 'refuses this user or password',
-    remedy: 'Give a user and a password that are valid, as SCHEME://USER:PASSWORD@HOST:PORT.',
+    remedy: 'Give a user and a password that are valid, as redis://USER:PASSWORD@HOST:PORT.',
   },
   notAllowed: {
     kind: 'refusing',
     code: 'queue_refused',
     means: 'does not allow this user what the queue needs',
-    remedy: 'Give a user that has these rights, as SCHEME://USER:PASSWORD@HOST:PORT.',
+    remedy: 'Give a user that has these rights, as redis://USER:PASSWORD@HOST:PORT.',
   },
   otherType: {
     kind: 'broken',

@@ -4,10 +4,7 @@ import type { StoreHealth } from './health.js';
 import type { KeyValue } from './key-value.js';
 import type { Ledger, LedgerTimes } from './ledger.js';
 
-/** A worker needs connections of its own, because it blocks on them. */
-type ConnectionUse = 'queue' | 'worker';
-
-/** `new Queue(name, { connection: store.connectionFor('queue') }, store.backendFactory)` */
+/** `new Queue(name, { connection: store.connection }, store.backendFactory)` */
 export interface Store {
   /** Pass it as `preferred` to reopen this very store; null where the address is enough. */
   readonly name: string | null;
@@ -19,7 +16,8 @@ export interface Store {
   ping(): Promise<void>;
   /** Typed for Redis, as BullMQ's own defaults are. */
   readonly backendFactory: BackendFactory<RedisQueueBackend>;
-  connectionFor(use: ConnectionUse): ConnectionOptions;
+  /** For each queue and each worker, which connects by itself. */
+  readonly connection: ConnectionOptions;
   /** The address without its password, or the directory. */
   describe(): string;
   /** Leaves the store within a few seconds, whatever state it is in. Close queues and workers first. */

@@ -107,12 +107,12 @@ export class ChunkWorker implements Host {
     this.lanes = new Lanes(context, served, (ms) => this.#keepEntries(ms));
     // Enough chunks to fill the limit while the last rows of some are still in flight.
     this.#baseSlots = 2 * Math.ceil((untilAnswered * limits.prompts_per_request) / limits.chunk_size) + 1;
-    this.#queue = new Queue(queue, { connection: store.connectionFor('queue') }, store.backendFactory);
+    this.#queue = new Queue(queue, { connection: store.connection }, store.backendFactory);
     this.#worker = new Worker<ChunkData>(
       queue,
       (job, token) => this.#process(job, token ?? ''),
       {
-        connection: store.connectionFor('worker'),
+        connection: store.connection,
         name: context.name,
         concurrency: this.#baseSlots,
         lockDuration: this.#lockMs,

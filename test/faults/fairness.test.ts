@@ -108,7 +108,7 @@ function suite(store: () => StoreUnderTest, kind: StoreUnderTest['kind']): void 
   async function both(flags: readonly string[]): Promise<number> {
     const opened = await store().open();
     const name = queueName('lm-35-turbo-instruct', `${service.url}/openai`);
-    const queue = new Queue(name, { connection: opened.connectionFor('queue') }, opened.backendFactory);
+    const queue = new Queue(name, { connection: opened.connection }, opened.backendFactory);
     const long = run('long', flags);
     if (flags.length > 0) start(['work', '--concurrency', String(AT_ONCE)]);
     const patience = { timeout: 60_000, interval: 20 };

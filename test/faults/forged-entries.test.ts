@@ -12,9 +12,6 @@ import { describeEachStore } from '../support/stores.js';
 const ROWS = 40;
 const DEPLOYMENT = 'lm-35-turbo-instruct';
 
-// The embedded queue is in the memory of its process: nobody else can put anything in.
-const ON = ['redis'] as const;
-
 describeEachStore(
   'a queue with forged entries',
   (store) => {
@@ -92,7 +89,7 @@ describeEachStore(
       const opened = await store().open();
       const queue = new Queue(
         queueName(DEPLOYMENT, `${service.url}/openai`),
-        { connection: opened.connectionFor('queue') },
+        { connection: opened.connection },
         opened.backendFactory,
       );
       for (const [name, data] of Object.entries(forgeries())) {
@@ -209,7 +206,7 @@ describeEachStore(
       const opened = await store().open();
       const queue = new Queue(
         queueOfSet([place('west', elsewhere.url), place('east', service.url)], false),
-        { connection: opened.connectionFor('queue') },
+        { connection: opened.connection },
         opened.backendFactory,
       );
       for (const [name, endpoints] of Object.entries(forged))
@@ -237,5 +234,6 @@ describeEachStore(
       task.meta.fault = { rows: ROWS, calls };
     });
   },
-  ON,
+  // The embedded queue is in the memory of its process: nobody else can put anything in.
+  ['redis'],
 );

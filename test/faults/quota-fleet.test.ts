@@ -28,7 +28,7 @@ describeEachStore('two processes of one deployment', (store) => {
   async function openQueue(): Promise<Queue> {
     const opened = await store().open();
     const name = queueName(serviceOn(store()).deployment, `${service.url}/openai`);
-    const queue = new Queue(name, { connection: opened.connectionFor('queue') }, opened.backendFactory);
+    const queue = new Queue(name, { connection: opened.connection }, opened.backendFactory);
     await queue.waitUntilReady();
     return queue;
   }

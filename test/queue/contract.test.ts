@@ -35,11 +35,7 @@ describeEachStore('a queue of BullMQ', (under) => {
 
   /** A queue of its own for each test. */
   function begin(): void {
-    queue = new Queue(
-      `contract-${++made}`,
-      { connection: store.connectionFor('queue') },
-      store.backendFactory,
-    );
+    queue = new Queue(`contract-${++made}`, { connection: store.connection }, store.backendFactory);
     queue.on('error', () => {});
     opened.push(queue);
   }
@@ -52,7 +48,7 @@ describeEachStore('a queue of BullMQ', (under) => {
       queue.name,
       null,
       {
-        connection: store.connectionFor('worker'),
+        connection: store.connection,
         ...{ lockDuration: HOUR, skipStalledCheck: true, name: 'taker', ...options },
       },
       store.backendFactory,
@@ -71,7 +67,7 @@ describeEachStore('a queue of BullMQ', (under) => {
       queue.name,
       (job, token = '') => work(job, token),
       {
-        connection: store.connectionFor('worker'),
+        connection: store.connection,
         // Longer than a test may last: only what happens to the queue can wake it.
         ...{ lockDuration: HOUR, drainDelay: 3_600, ...options },
       },

@@ -42,7 +42,7 @@ describeEachStore('what a lost worker holds', (under) => {
 
   /** A worker that takes an entry when it is asked to, and does nothing with it. */
   function worker(name: string): () => Promise<Job> {
-    const connection = store.connectionFor('worker');
+    const connection = store.connection;
     const options = { name, connection, lockDuration: LOCK_MS, skipStalledCheck: true };
     const taker = new Worker(QUEUE, null, options, store.backendFactory);
     taker.on('error', () => {});

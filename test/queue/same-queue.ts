@@ -67,13 +67,7 @@ export async function play({ store, url, seed, operations }: Game): Promise<void
         ...{ skipStalledCheck: true, ...(random() < 0.5 && { limiter: { max: 20, duration: LIMIT_MS } }) },
       };
       const workers = [store, { ...store, backendFactory: queues.backendFactory }].map(
-        (each) =>
-          new Worker(
-            name,
-            null,
-            { ...options, connection: each.connectionFor('worker') },
-            each.backendFactory,
-          ),
+        (each) => new Worker(name, null, { ...options, connection: each.connection }, each.backendFactory),
       );
       for (const worker of workers) worker.on('error', () => {});
       const [theirs, ours] = workers.map((worker): IQueueBackend => worker.getBackend());

@@ -26,13 +26,13 @@ const open = async (): Promise<Store> => {
   return store;
 };
 function queueOf(name = 'a-queue'): Queue {
-  const queue = new Queue(name, { connection: store.connectionFor('queue') }, store.backendFactory);
+  const queue = new Queue(name, { connection: store.connection }, store.backendFactory);
   queue.on('error', () => {});
   opened.push(queue);
   return queue;
 }
 function workerOf(work: (job: Job, token: string) => Promise<unknown>, name = 'a-queue'): Worker {
-  const connection = store.connectionFor('worker');
+  const connection = store.connection;
   const worker = new Worker(
     name,
     (job, token = '') => work(job, token),

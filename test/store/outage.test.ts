@@ -107,7 +107,7 @@ if (haveRedis()) {
     test(
       'fault 46: the store closes within its deadline',
       async () => {
-        const queue = new Queue('q', { connection: store.connectionFor('queue') }, store.backendFactory);
+        const queue = new Queue('q', { connection: store.connection }, store.backendFactory);
         queue.on('error', () => {});
         await queue.waitUntilReady();
         await queue.close();

@@ -5,11 +5,7 @@ import { describeEachStore } from '../support/stores.js';
 describeEachStore('a store', (underTest) => {
   test('carries jobs from a queue to a worker', async () => {
     const store = await underTest().open();
-    const queue = new Queue<{ n: number }>(
-      'carry',
-      { connection: store.connectionFor('queue') },
-      store.backendFactory,
-    );
+    const queue = new Queue<{ n: number }>('carry', { connection: store.connection }, store.backendFactory);
     const seen: number[] = [];
     let all = (): void => {};
     const finished = new Promise<void>((resolve) => {
@@ -21,7 +17,7 @@ describeEachStore('a store', (underTest) => {
         seen.push(job.data.n);
         if (seen.length === 20) all();
       },
-      { connection: store.connectionFor('worker'), concurrency: 4 },
+      { connection: store.connection, concurrency: 4 },
       store.backendFactory,
     );
     await worker.waitUntilReady();
@@ -37,7 +33,7 @@ describeEachStore('a store', (underTest) => {
 
   test('wakes a waiting worker for a job that comes later', async () => {
     const store = await underTest().open();
-    const queue = new Queue('later', { connection: store.connectionFor('queue') }, store.backendFactory);
+    const queue = new Queue('later', { connection: store.connection }, store.backendFactory);
     let done = (): void => {};
     const processed = new Promise<void>((resolve) => {
       done = resolve;
@@ -46,7 +42,7 @@ describeEachStore('a store', (underTest) => {
       'later',
       async () => done(),
       {
-        connection: store.connectionFor('worker'),
+        connection: store.connection,
         // Longer than the test may last: only a notice can wake it.
         drainDelay: 3_600,
       },
@@ -68,14 +64,14 @@ describeEachStore('a store', (underTest) => {
 
   test('keeps what it holds when it is closed and opened again', async () => {
     const store = await underTest().open();
-    const queue = new Queue('kept', { connection: store.connectionFor('queue') }, store.backendFactory);
+    const queue = new Queue('kept', { connection: store.connection }, store.backendFactory);
     await queue.add('chunk', { text: 'x' }, { jobId: 'r-1' });
     await store.ledger.stop('kept', 1, { code: 'c', message: 'm' });
     await queue.close();
     await store.close();
 
     const again = await underTest().open();
-    const same = new Queue('kept', { connection: again.connectionFor('queue') }, again.backendFactory);
+    const same = new Queue('kept', { connection: again.connection }, again.backendFactory);
     // The queue of an embedded store is in the process: a run adds its entries again.
     const isKept = underTest().kind !== 'embedded';
     expect((await same.getJob('r-1'))?.data).toEqual(isKept ? { text: 'x' } : undefined);

@@ -25,8 +25,8 @@ export async function watchStore(trial: Trial): Promise<StoreWatch> {
   const { PROMPTMILL_QUEUE = '', PROMPTMILL_BASE_URL: base } = trial.env;
   const store = await openStore(PROMPTMILL_QUEUE, { stateDir: '/dev/null/never', onWarning: () => {} });
   const name = queueName('lm-35-turbo-instruct', `${base}/openai`);
-  const events = new QueueEvents(name, { connection: store.connectionFor('worker') }, store.backendFactory);
-  const queue = new Queue(name, { connection: store.connectionFor('queue') }, store.backendFactory);
+  const events = new QueueEvents(name, { connection: store.connection }, store.backendFactory);
+  const queue = new Queue(name, { connection: store.connection }, store.backendFactory);
   queue.on('error', () => {});
   events.on('error', () => {});
   await events.waitUntilReady();

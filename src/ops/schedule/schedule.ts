@@ -78,11 +78,7 @@ export class Schedule {
   readonly #queue: Queue<TickData>;
 
   constructor(store: Store, emulated: boolean, onError: (error: Error) => void = () => {}) {
-    this.#queue = new Queue(
-      scheduleQueue(emulated),
-      { connection: store.connectionFor('queue') },
-      store.backendFactory,
-    );
+    this.#queue = new Queue(scheduleQueue(emulated), { connection: store.connection }, store.backendFactory);
     // Without a listener a lost connection would end the process; BullMQ reconnects by itself.
     this.#queue.on('error', onError);
   }
@@ -213,7 +209,7 @@ export function listenForTicks({ store, emulated, onTick, onError }: TickOptions
       throw new WaitingError();
     },
     {
-      connection: store.connectionFor('worker'),
+      connection: store.connection,
       concurrency: AT_ONCE,
       maxStalledCount: MAX_STALLED,
     },

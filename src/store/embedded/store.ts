@@ -44,7 +44,7 @@ export async function openEmbeddedStore(options: StoreOptions): Promise<Store> {
         await ledger.probe();
       },
       backendFactory: queues.backendFactory,
-      connectionFor: () => ({}),
+      connection: {},
       describe: () => directory,
       close: async () => {
         queues.close();

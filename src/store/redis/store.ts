@@ -44,7 +44,7 @@ export async function openRedisStore(url: URL, options: StoreOptions): Promise<S
     backendFactory: queueBackend,
     health,
     ping: async () => void (await client.ping()),
-    connectionFor: () => ({ url: url.href, ...settings(health) }),
+    connection: { url: url.href, ...settings(health) },
     describe: () => shown,
     close: async () => {
       // A goodbye to a server that is away would wait for its return.

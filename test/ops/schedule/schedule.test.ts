@@ -74,11 +74,7 @@ describeEachStore('a schedule', (store) => {
     await schedule.sync(files(NIGHT, TICK));
     await hear(open, 1, async () => 'left');
     expect(await schedule.remove('tick')).toBe(true);
-    const queue = new Queue(
-      scheduleQueue(false),
-      { connection: open.connectionFor('queue') },
-      open.backendFactory,
-    );
+    const queue = new Queue(scheduleQueue(false), { connection: open.connection }, open.backendFactory);
     const left = await queue.getJobs(['waiting', 'prioritized', 'delayed', 'active']);
     expect(left.map(({ repeatJobKey }) => repeatJobKey)).toEqual(['night']);
     await queue.close();

@@ -117,11 +117,11 @@ function bullBoard(under: () => StoreUnderTest): void {
 
   it('calls a busy queue limited only while its workers have to wait', async () => {
     const name = 'promptmill-busy-1234abcd';
-    const queue = new Queue(name, { connection: store.connectionFor('queue') }, store.backendFactory);
+    const queue = new Queue(name, { connection: store.connection }, store.backendFactory);
     const worker = new Worker(
       name,
       async () => {},
-      { connection: store.connectionFor('worker'), limiter: ENTRY_LIMIT },
+      { connection: store.connection, limiter: ENTRY_LIMIT },
       store.backendFactory,
     );
     const beats = new MemoryBeats();
