@@ -165,7 +165,7 @@ export class MemoryStore {
       health: new StoreHealth('memory'),
       ping: async () => {},
       backendFactory: this.#queues.backendFactory,
-      connectionFor: () => ({}),
+      connection: {},
       describe: () => 'memory',
       close: async () => {},
     };
