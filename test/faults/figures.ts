@@ -1,4 +1,4 @@
-/** What a test of a fault counted, for the table that `npm run test:faults` prints. Each is optional. */
+/** What a test of a fault counted, for the table that `npm run test:map` prints. Each is optional. */
 export interface FaultFigures {
   /** Records in the output. */
   readonly rows?: number;
