@@ -3,7 +3,7 @@ import './figures.js';
 import { Kills, withoutTimes } from '../support/kills.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
-import { describeEachStore } from '../support/stores.js';
+import { describeOn } from '../support/stores.js';
 import { unknownAfter } from '../support/unknown.js';
 
 const ROWS = 1_000;
@@ -18,7 +18,7 @@ const MOST = 40;
 /** Every tenth row has a first answer that does not fit, and every hundredth has no other. */
 const CALLS = ROWS + ROWS / 10 + ROWS / 100;
 
-describeEachStore('a run whose answers do not fit, and that is killed', (store) => {
+describeOn('embedded', 'a run whose answers do not fit, and that is killed', (store) => {
   let work: Workplace;
   let service: ScriptedService;
   const kills = new Kills();

@@ -2,14 +2,14 @@ import { readFileSync, statSync, truncateSync } from 'node:fs';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
-import { describeEachStore } from '../support/stores.js';
+import { describeOn } from '../support/stores.js';
 
 const ROWS = 80;
 const ids = Array.from({ length: ROWS }, (_, i) => String(i + 1));
 /** What may differ from an undisturbed run. */
 const VOLATILE = /(,2023-11-14T22:13:20Z,\d+),\d+,/g;
 
-describeEachStore('a part file that was cut by hand', (store) => {
+describeOn('embedded', 'a part file that was cut by hand', (store) => {
   let work: Workplace;
   let service: ScriptedService;
   /** Rows up to this one are answered; the next one stops the run. */

@@ -9,7 +9,7 @@ import { commitTo, finish, openCommitter, rowsOf, settingsFor, summaryOf } from 
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { describeWithSmallDisk, mountSmallDisk, type SmallDisk } from '../support/small-disk.js';
-import { describeEachStore } from '../support/stores.js';
+import { describeOn } from '../support/stores.js';
 import { leaveSummary } from '../support/written.js';
 
 const ROWS = 1_000;
@@ -40,7 +40,7 @@ describeWithSmallDisk('a disk that is full', () => {
     work.remove();
   });
 
-  describeEachStore('a disk that fills up while a run writes to it', (store) => {
+  describeOn('embedded', 'a disk that fills up while a run writes to it', (store) => {
     it('fault 49: stops the run; once there is space the same command completes it and calls no row again', async () => {
       const env = { PROMPTMILL_BASE_URL: service.url, ...store().env };
       const job = work.job({

@@ -5,11 +5,11 @@ import './figures.js';
 import { serviceOn } from '../support/operations.js';
 import { Workplace } from '../support/promptmill.js';
 import { startScriptedService } from '../support/scripted-service.js';
-import { describeEachStore } from '../support/stores.js';
+import { describeOn } from '../support/stores.js';
 
 const MB = 1024 * 1024;
 
-describeEachStore('answers that nobody expects, in a run', (store) => {
+describeOn('embedded', 'answers that nobody expects, in a run', (store) => {
   const work = new Workplace();
   afterAll(() => work.remove());
   const env = (url: string) => ({ PROMPTMILL_BASE_URL: url, ...store().env });

@@ -1,12 +1,12 @@
 import { afterAll, expect, it } from 'vitest';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
-import { describeEachStore } from '../support/stores.js';
+import { describeOn } from '../support/stores.js';
 import './figures.js';
 
 const CELL = 'ü "x", \n'.repeat(1_100_000);
 
-describeEachStore('a cell of 10 MB', (store) => {
+describeOn('embedded', 'a cell of 10 MB', (store) => {
   const work = new Workplace();
   let service: ScriptedService;
   afterAll(async () => {

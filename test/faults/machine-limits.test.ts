@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { type Ended, Workplace } from '../support/promptmill.js';
 import { Serve } from '../support/serve.js';
 import { haveRedis, startRedis } from '../support/servers.js';
-import { describeEachStore, describeMissing } from '../support/stores.js';
+import { describeOn, describeMissing } from '../support/stores.js';
 import { Trial, trialOn } from '../support/trial.js';
 import { unknownAfter } from '../support/unknown.js';
 
@@ -73,7 +73,7 @@ describe('a limit of the machine', () => {
   });
 });
 
-describeEachStore('a run that meets a limit of the machine', (store) => {
+describeOn('embedded', 'a run that meets a limit of the machine', (store) => {
   it('fault 84: stops when it may open no more connections, and goes on with a higher limit', async (context) => {
     const { target, stateDir } = store();
     const trial = await Trial.begin({ queue: target, stateDir, rows: 600, concurrency: 300 });
@@ -109,7 +109,7 @@ function struckBy(work: Workplace, defect: string): Record<string, string> {
   return { NODE_OPTIONS: `--import=${work.path(path)}` };
 }
 
-describeEachStore('a defect in the middle', (store) => {
+describeOn('embedded', 'a defect in the middle', (store) => {
   it.for(Object.entries(DEFECTS))(
     'fault 84: %s that nobody caught stops a run with the command that goes on',
     async ([, defect], context) => {

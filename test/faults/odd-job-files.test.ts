@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ask, basic } from '../ops/web/dashboard.js';
 import { Workplace } from '../support/promptmill.js';
 import { Serve } from '../support/serve.js';
-import { describeEachStore } from '../support/stores.js';
+import { describeOn } from '../support/stores.js';
 
 const SCHEDULE = { cron: '* * * * * *', timezone: 'UTC' };
 const laughs = (): string => {
@@ -65,63 +65,59 @@ describe('promptmill run', () => {
   );
 });
 
-describeEachStore(
-  'promptmill serve',
-  (under) => {
-    const work = new Workplace();
-    afterAll(() => work.remove());
+describeOn('embedded', 'promptmill serve', (under) => {
+  const work = new Workplace();
+  afterAll(() => work.remove());
 
-    it('fault 83: names the job files that it cannot use and runs the others, and the list and the dashboard name them', async () => {
-      work.rows(3);
-      for (const name of ['good', 'late'])
-        work.job(
-          { input: { path: 'rows.csv' }, output: { path: `${name}.csv` }, schedule: SCHEDULE },
-          `jobs/${name}.yaml`,
-        );
-      work.job({ name: 'good', input: { path: 'rows.csv' }, schedule: SCHEDULE }, 'jobs/same-name.yaml');
-      putOddFiles(work);
-      const password = 'for-tests-only';
-      const env = {
-        PROMPTMILL_DASHBOARD_PASSWORD: password,
-        PROMPTMILL_BASE_URL: 'http://127.0.0.1:9',
-        PROMPTMILL_API_KEY: 'none',
-        ...(under().server && { PROMPTMILL_QUEUE: under().target }),
-      };
-      const serve = new Serve(work.start(['serve', '--port', '0'], env));
-      const authorization = basic('promptmill', password);
-      const problems = async (): Promise<string[]> => {
-        const [{ url } = { url: '' }] = serve.logged(/^the dashboard listens/);
-        return JSON.parse((await ask('GET', `${url}/api/state`, { authorization })).body).problems;
-      };
-      try {
-        await serve.logs(/^serving the schedule/);
-        // There is no service: what matters is that the jobs were begun.
-        await serve.logs(/^(stopped early|not started|finished)/, 2);
-        const said = [...ODD.map(([, words]) => words), 'are both named good'];
-        const { code, stdout, stderr } = await work.call(['schedule', 'list'], env);
-        expect(code, stderr).toBe(0);
-        expect(stdout).toMatch(/^good {2}/m);
-        expect(stdout).toMatch(/^late {2}/m);
-        const shown = (await problems()).join('\n');
-        for (const words of said) {
-          expect(serve.lines.map(({ msg }) => msg).join('\n')).toContain(words);
-          expect(stderr).toContain(words);
-          expect(shown).toContain(words);
-        }
-        // Mended, it is named no more, and follows the clock.
-        work.job(
-          { input: { path: 'rows.csv' }, output: { path: 'mended.csv' }, schedule: SCHEDULE },
-          'jobs/latin.yaml',
-        );
-        const before = serve.logged(/its schedule stays as it was$/).length;
-        serve.running.process.kill('SIGHUP');
-        await serve.logs(/its schedule stays as it was$/, before + ODD.length);
-        await expect.poll(problems, { timeout: 60_000 }).toHaveLength(ODD.length);
-      } finally {
-        serve.running.process.kill('SIGTERM');
-        await serve.running.ended;
+  it('fault 83: names the job files that it cannot use and runs the others, and the list and the dashboard name them', async () => {
+    work.rows(3);
+    for (const name of ['good', 'late'])
+      work.job(
+        { input: { path: 'rows.csv' }, output: { path: `${name}.csv` }, schedule: SCHEDULE },
+        `jobs/${name}.yaml`,
+      );
+    work.job({ name: 'good', input: { path: 'rows.csv' }, schedule: SCHEDULE }, 'jobs/same-name.yaml');
+    putOddFiles(work);
+    const password = 'for-tests-only';
+    const env = {
+      PROMPTMILL_DASHBOARD_PASSWORD: password,
+      PROMPTMILL_BASE_URL: 'http://127.0.0.1:9',
+      PROMPTMILL_API_KEY: 'none',
+      ...(under().server && { PROMPTMILL_QUEUE: under().target }),
+    };
+    const serve = new Serve(work.start(['serve', '--port', '0'], env));
+    const authorization = basic('promptmill', password);
+    const problems = async (): Promise<string[]> => {
+      const [{ url } = { url: '' }] = serve.logged(/^the dashboard listens/);
+      return JSON.parse((await ask('GET', `${url}/api/state`, { authorization })).body).problems;
+    };
+    try {
+      await serve.logs(/^serving the schedule/);
+      // There is no service: what matters is that the jobs were begun.
+      await serve.logs(/^(stopped early|not started|finished)/, 2);
+      const said = [...ODD.map(([, words]) => words), 'are both named good'];
+      const { code, stdout, stderr } = await work.call(['schedule', 'list'], env);
+      expect(code, stderr).toBe(0);
+      expect(stdout).toMatch(/^good {2}/m);
+      expect(stdout).toMatch(/^late {2}/m);
+      const shown = (await problems()).join('\n');
+      for (const words of said) {
+        expect(serve.lines.map(({ msg }) => msg).join('\n')).toContain(words);
+        expect(stderr).toContain(words);
+        expect(shown).toContain(words);
       }
-    });
-  },
-  ['embedded'],
-);
+      // Mended, it is named no more, and follows the clock.
+      work.job(
+        { input: { path: 'rows.csv' }, output: { path: 'mended.csv' }, schedule: SCHEDULE },
+        'jobs/latin.yaml',
+      );
+      const before = serve.logged(/its schedule stays as it was$/).length;
+      serve.running.process.kill('SIGHUP');
+      await serve.logs(/its schedule stays as it was$/, before + ODD.length);
+      await expect.poll(problems, { timeout: 60_000 }).toHaveLength(ODD.length);
+    } finally {
+      serve.running.process.kill('SIGTERM');
+      await serve.running.ended;
+    }
+  });
+});

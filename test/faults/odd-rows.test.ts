@@ -3,7 +3,7 @@ import { afterAll, beforeEach, describe, expect, it } from 'vitest';
 import './figures.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
-import { describeEachStore } from '../support/stores.js';
+import { describeOn } from '../support/stores.js';
 
 /** Of a busy machine. */
 const TIMEOUT = 300_000;
@@ -28,7 +28,7 @@ const run = (job: string, env: Readonly<Record<string, string>> = {}) =>
 
 const lines = (name: string) => work.lines(name);
 
-describeEachStore('any text', (store) => {
+describeOn('redis', 'any text', (store) => {
   it(
     'fault 8: any text reaches the service well-formed, and store and output unchanged',
     async ({ task }) => {

@@ -1,11 +1,11 @@
 import { readdirSync } from 'node:fs';
 import { afterEach, expect, it } from 'vitest';
-import { describeEachStore } from '../support/stores.js';
+import { describeOn } from '../support/stores.js';
 import { Trial, type TrialRun } from '../support/trial.js';
 
 const ROWS = 300;
 
-describeEachStore('a run that is interrupted', (store) => {
+describeOn('embedded', 'a run that is interrupted', (store) => {
   let trial: Trial;
   afterEach(() => trial.end());
 

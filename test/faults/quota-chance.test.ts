@@ -2,7 +2,7 @@ import { afterAll, expect, it } from 'vitest';
 import { serviceOn } from '../support/operations.js';
 import { Workplace } from '../support/promptmill.js';
 import { startScriptedService } from '../support/scripted-service.js';
-import { describeEachStore } from '../support/stores.js';
+import { describeOn } from '../support/stores.js';
 import './figures.js';
 
 const ROWS = 400;
@@ -12,7 +12,7 @@ const ROWS = 400;
  */
 const REFUSED = new Set([13, 90, 130, 260, 320]);
 
-describeEachStore('a service that refuses by chance', (store) => {
+describeOn('embedded', 'a service that refuses by chance', (store) => {
   const work = new Workplace();
   afterAll(() => work.remove());
 

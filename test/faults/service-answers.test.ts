@@ -12,7 +12,7 @@ import {
   type ScriptedService,
   startScriptedService,
 } from '../support/scripted-service.js';
-import { describeEachStore, type StoreUnderTest } from '../support/stores.js';
+import { describeOn, type StoreUnderTest } from '../support/stores.js';
 
 const KEY = 'a-key-for-tests-only';
 
@@ -92,7 +92,7 @@ function bench(store: () => Pick<StoreUnderTest, 'env'>) {
   return { serve, emulate, run, runAlone, records, summary, rows, write };
 }
 
-describeEachStore('answers that are none, through a run', (store) => {
+describeOn('embedded', 'answers that are none, through a run', (store) => {
   const { serve, emulate, run, records, summary, rows, write } = bench(store);
 
   it('fault 75: a choice without a text is no answer: the row is called again, and fails when none comes', async ({

@@ -4,7 +4,7 @@ import { serviceOn } from '../support/operations.js';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { freePort } from '../support/servers.js';
-import { describeEachStore, type StoreUnderTest } from '../support/stores.js';
+import { describeOn, type StoreUnderTest } from '../support/stores.js';
 import './figures.js';
 
 const ROWS = 600;
@@ -12,7 +12,7 @@ const CONCURRENCY = 10;
 /** How long nothing listens, in seconds: the whole minute on Redis, and long enough for some probes on the embedded store. */
 const SECONDS = { redis: 60, embedded: 12 };
 
-describeEachStore('a service that is down', (store) => {
+describeOn('embedded', 'a service that is down', (store) => {
   let work: Workplace;
   const services: ScriptedService[] = [];
 

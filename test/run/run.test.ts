@@ -120,122 +120,118 @@ describeEachStore('a run', (store) => {
 });
 
 // What holds a run up is not of its store; both stop and go on above.
-describeEachStore(
-  'a run that is held up',
-  (store) => {
-    const env = () => envOf(store());
+describeEachStore('a run that is held up', (store) => {
+  const env = () => envOf(store());
 
-    it('fault 17: waits as long as a 429 asks, for all rows, without using up attempts', async ({ task }) => {
-      const times: number[] = [];
-      place.script = ({ prompt, count }) => {
-        times.push(Date.now());
-        if (rowOf(prompt) === 4 && count <= 2) {
-          return {
-            status: 429,
-            headers: { 'retry-after': '1' },
-            json: { error: { code: '429', message: 'slow' } },
-          };
-        }
-        return {};
-      };
-      const job = place.work.job({
-        input: { path: place.work.rows(40) },
-        output: { path: 'out.csv' },
-        limits: { attempts: 1, concurrency: 2 },
-      });
-
-      const { code, stderr } = await place.work.call(['run', job], env());
-
-      expect(code, stderr).toBe(0);
-      expect(place.work.records('out.csv').every((record) => record['status'] === 'completed')).toBe(true);
-      expect(place.service.calls('row 4')).toBe(3);
-      expect(place.service.requests.length).toBe(42);
-      const refused = place.service.requests.findIndex(({ prompt }) => rowOf(prompt) === 4);
-      const next = times[refused + 2] ?? 0;
-      // One call may have been in flight beside the refused one; the next comes after the second asked for.
-      expect(next - (times[refused] ?? 0)).toBeGreaterThanOrEqual(1000);
-      expect(place.work.json('out.summary.json')['calls']).toMatchObject({
-        sent: 42,
-        rate_limited: 2,
-        retried: 0,
-      });
-      task.meta.fault = { rows: 40, calls: 42, repeated: 0 };
+  it('fault 17: waits as long as a 429 asks, for all rows, without using up attempts', async ({ task }) => {
+    const times: number[] = [];
+    place.script = ({ prompt, count }) => {
+      times.push(Date.now());
+      if (rowOf(prompt) === 4 && count <= 2) {
+        return {
+          status: 429,
+          headers: { 'retry-after': '1' },
+          json: { error: { code: '429', message: 'slow' } },
+        };
+      }
+      return {};
+    };
+    const job = place.work.job({
+      input: { path: place.work.rows(40) },
+      output: { path: 'out.csv' },
+      limits: { attempts: 1, concurrency: 2 },
     });
 
-    it('calls the rows that waited before the rows behind them, so that the output goes on', async () => {
-      place.script = ({ count, prompt }) =>
-        rowOf(prompt) === 1 && count === 1 ? { status: 429, headers: { 'retry-after': '1' }, json: {} } : {};
-      const job = place.work.job({
-        input: { path: place.work.rows(60) },
-        output: { path: 'out.csv' },
-        limits: { concurrency: 1, chunk_size: 1 },
-      });
+    const { code, stderr } = await place.work.call(['run', job], env());
 
-      const { code, stderr } = await place.work.call(['run', job], env());
+    expect(code, stderr).toBe(0);
+    expect(place.work.records('out.csv').every((record) => record['status'] === 'completed')).toBe(true);
+    expect(place.service.calls('row 4')).toBe(3);
+    expect(place.service.requests.length).toBe(42);
+    const refused = place.service.requests.findIndex(({ prompt }) => rowOf(prompt) === 4);
+    const next = times[refused + 2] ?? 0;
+    // One call may have been in flight beside the refused one; the next comes after the second asked for.
+    expect(next - (times[refused] ?? 0)).toBeGreaterThanOrEqual(1000);
+    expect(place.work.json('out.summary.json')['calls']).toMatchObject({
+      sent: 42,
+      rate_limited: 2,
+      retried: 0,
+    });
+    task.meta.fault = { rows: 40, calls: 42, repeated: 0 };
+  });
 
-      expect(code, stderr).toBe(0);
-      const again = place.service.requests.findLastIndex(({ prompt }) => rowOf(prompt) === 1);
-      // The chunks that were taken with it may come first.
-      expect(again).toBeLessThan(10);
+  it('calls the rows that waited before the rows behind them, so that the output goes on', async () => {
+    place.script = ({ count, prompt }) =>
+      rowOf(prompt) === 1 && count === 1 ? { status: 429, headers: { 'retry-after': '1' }, json: {} } : {};
+    const job = place.work.job({
+      input: { path: place.work.rows(60) },
+      output: { path: 'out.csv' },
+      limits: { concurrency: 1, chunk_size: 1 },
     });
 
-    it('fault 45: an interrupted run finishes its calls, exits 143, and is continued by the same command', async ({
-      task,
-    }) => {
-      const { promise: half, resolve: reached } = withResolvers();
-      const { promise: signalled, resolve: goOn } = withResolvers();
-      place.script = async ({ prompt }) => {
-        // Rows of several chunks are called in turns, so row 60 need not be the first of those that wait.
-        if (rowOf(prompt) < 60) return {};
-        reached();
-        await signalled;
-        return {};
-      };
-      const job = place.work.job({
-        input: { path: place.work.rows(200) },
-        output: { path: 'out.csv' },
-        limits: { concurrency: 3 },
-      });
+    const { code, stderr } = await place.work.call(['run', job], env());
 
-      const running = place.work.start(['run', job], env());
-      await half;
-      running.process.stderr?.on('data', (text: string) => text.includes('stopping') && goOn());
-      running.process.kill('SIGTERM');
-      const interrupted = await running.ended;
-      expect(interrupted.code, interrupted.stderr).toBe(143);
-      const before = place.service.requests.length;
-      expect(before).toBeLessThan(200);
-      const finished = await place.work.call(['run', job], env());
+    expect(code, stderr).toBe(0);
+    const again = place.service.requests.findLastIndex(({ prompt }) => rowOf(prompt) === 1);
+    // The chunks that were taken with it may come first.
+    expect(again).toBeLessThan(10);
+  });
 
-      expect(finished.code, finished.stderr).toBe(0);
-      expect(place.work.records('out.csv').length).toBe(200);
-      expect(place.service.requests.length).toBe(200);
-      task.meta.fault = { rows: 200, calls: 200 };
+  it('fault 45: an interrupted run finishes its calls, exits 143, and is continued by the same command', async ({
+    task,
+  }) => {
+    const { promise: half, resolve: reached } = withResolvers();
+    const { promise: signalled, resolve: goOn } = withResolvers();
+    place.script = async ({ prompt }) => {
+      // Rows of several chunks are called in turns, so row 60 need not be the first of those that wait.
+      if (rowOf(prompt) < 60) return {};
+      reached();
+      await signalled;
+      return {};
+    };
+    const job = place.work.job({
+      input: { path: place.work.rows(200) },
+      output: { path: 'out.csv' },
+      limits: { concurrency: 3 },
     });
 
-    it('goes on with other chunks while the last row of each chunk it holds is slow', async () => {
-      const slow: (() => void)[] = [];
-      let others = 0;
-      place.script = async ({ prompt }) => {
-        // Three chunks of six are what the worker takes at once. Their last rows hang until all others are answered.
-        if ([6, 12, 18].includes(rowOf(prompt))) await new Promise<void>((resolve) => slow.push(resolve));
-        else if (++others === 57) for (const release of slow) release();
-        return {};
-      };
-      const job = place.work.job({
-        input: { path: place.work.rows(60) },
-        output: { path: 'out.csv' },
-        limits: { concurrency: 6, chunk_size: 6 },
-      });
+    const running = place.work.start(['run', job], env());
+    await half;
+    running.process.stderr?.on('data', (text: string) => text.includes('stopping') && goOn());
+    running.process.kill('SIGTERM');
+    const interrupted = await running.ended;
+    expect(interrupted.code, interrupted.stderr).toBe(143);
+    const before = place.service.requests.length;
+    expect(before).toBeLessThan(200);
+    const finished = await place.work.call(['run', job], env());
 
-      const { code, stderr } = await place.work.call(['run', job], env());
+    expect(finished.code, finished.stderr).toBe(0);
+    expect(place.work.records('out.csv').length).toBe(200);
+    expect(place.service.requests.length).toBe(200);
+    task.meta.fault = { rows: 200, calls: 200 };
+  });
 
-      expect(code, stderr).toBe(0);
-      expect(place.service.requests.length).toBe(60);
+  it('goes on with other chunks while the last row of each chunk it holds is slow', async () => {
+    const slow: (() => void)[] = [];
+    let others = 0;
+    place.script = async ({ prompt }) => {
+      // Three chunks of six are what the worker takes at once. Their last rows hang until all others are answered.
+      if ([6, 12, 18].includes(rowOf(prompt))) await new Promise<void>((resolve) => slow.push(resolve));
+      else if (++others === 57) for (const release of slow) release();
+      return {};
+    };
+    const job = place.work.job({
+      input: { path: place.work.rows(60) },
+      output: { path: 'out.csv' },
+      limits: { concurrency: 6, chunk_size: 6 },
     });
-  },
-  ['embedded', 'redis'],
-);
+
+    const { code, stderr } = await place.work.call(['run', job], env());
+
+    expect(code, stderr).toBe(0);
+    expect(place.service.requests.length).toBe(60);
+  });
+});
 
 it('a run that npx has started goes on with npx', async () => {
   const { work, service } = place;

@@ -28,18 +28,21 @@ const KINDS = [
   { kind: 'redis', have: haveRedis, start: () => startRedis(), needs: REDIS },
 ] as const;
 
+type Suite = (store: () => StoreUnderTest, kind: StoreUnderTest['kind']) => void;
+
+/** Runs a suite on both stores: where what it shows is a mechanism of the store. */
+export function describeEachStore(name: string, suite: Suite): void {
+  for (const { kind } of KINDS) describeOn(kind, name, suite);
+}
+
 /**
- * Runs a suite on both stores, with one server for the file. Tests keep apart by the
- * names of their runs and queues. A missing server is a failure where CI=true, and a printed reason elsewhere.
+ * Runs a suite on one store, with one server for the file. Tests keep apart by the names of their runs and queues. A
+ * missing server is a failure where CI=true, and a printed reason elsewhere.
  * @param suite gets a function, because the server is there only once the tests run
- * @param only the kinds that matter. @default both
  */
-export function describeEachStore(
-  name: string,
-  suite: (store: () => StoreUnderTest, kind: StoreUnderTest['kind']) => void,
-  only: readonly StoreUnderTest['kind'][] = KINDS.map(({ kind }) => kind),
-): void {
-  for (const { kind, have, start, needs } of KINDS.filter((each) => only.includes(each.kind))) {
+export function describeOn(on: StoreUnderTest['kind'], name: string, suite: Suite): void {
+  for (const { kind, have, start, needs } of KINDS) {
+    if (kind !== on) continue;
     if (!have()) {
       describeMissing(`${name} on ${kind}`, needs);
       continue;

@@ -5,7 +5,7 @@ import type { Chunk } from '../../../src/queue/chunk.js';
 import { ChunkQueue, ENTRY_LIMIT } from '../../../src/queue/chunk-queue.js';
 import { QueueViews } from '../../../src/queue/queue-views.js';
 import type { Store } from '../../../src/store/store.js';
-import { describeEachStore, type StoreUnderTest } from '../../support/stores.js';
+import { describeOn, type StoreUnderTest } from '../../support/stores.js';
 import { MemoryBeats, runBeat } from './beats.js';
 import { type Dashboard, startDashboard } from './dashboard.js';
 
@@ -39,9 +39,8 @@ const CHUNK: Chunk = {
 };
 
 /** With the embedded store there is nothing to look at: each run has its queue inside its process. */
-const SERVERS = ['redis'] as const;
 
-describeEachStore('Bull Board', bullBoard, SERVERS);
+describeOn('redis', 'Bull Board', bullBoard);
 
 function bullBoard(under: () => StoreUnderTest): void {
   let store: Store;
