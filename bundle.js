@@ -60,6 +60,18 @@ const unused = {
     onLoad({ filter: /^/, namespace: 'unused' }, () => ({ contents: '' }));
   },
 };
+// What fastify logs to without a logger comes without the text of its licence: the same, in a line.
+const SILENT = `
+  const nothing = () => {};
+  module.exports = { fatal: nothing, error: nothing, warn: nothing, info: nothing, debug: nothing, trace: nothing };
+`;
+const silent = {
+  name: 'silent',
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /^abstract-logging$/ }, ({ path }) => ({ path, namespace: 'silent' }));
+    onLoad({ filter: /^/, namespace: 'silent' }, () => ({ contents: SILENT }));
+  },
+};
 const packages = await build({
   entryPoints: Object.fromEntries(LATE.map((name) => [name, name])),
   outdir: 'dist/packages',
@@ -75,8 +87,8 @@ const packages = await build({
 });
 
 // Part of `npm run build`: puts the command line, the library and what they import into few files. A run would otherwise load
-// some 800 of them, which takes longer than all else before its first call; and users install only what is external here, and
-// the packages that the types name. The modules that tsc made stay beside it for the tests, and are not published.
+// some 800 of them, which takes longer than all else before its first call; and users install only `dependencies`, none of
+// which it asks for: the types name some of them. The modules that tsc made stay beside it for the tests, and are not published.
 // Names stay as they are written, and each file stands below its path, so that a stack trace can be read without a source map.
 const { metafile } = await build({
   entryPoints: ['src/cli.ts', 'src/index.ts'],
@@ -88,14 +100,12 @@ const { metafile } = await build({
   platform: 'node',
   target: 'node20',
   metafile: true,
-  plugins: [undici, late],
+  plugins: [undici, late, silent],
   // Packages that are written as CommonJS ask for Node's own modules with `require`.
   banner: {
     js: "import { createRequire as requireFrom } from 'node:module';\nconst require = requireFrom(import.meta.url);",
   },
   external: [
-    // They read files beside their own: the pages of the board.
-    ...['@bull-board/*', 'fastify', '@fastify/*'],
     // A part of another package that it tries, and does without.
     'msgpackr-extract',
   ],

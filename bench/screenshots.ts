@@ -138,11 +138,6 @@ try {
   await wide.locator('#past .job').first().click();
   await wide.locator('#sections section').nth(4).waitFor();
   await wide.screenshot({ path: join(images, 'run.png'), fullPage: true });
-
-  await wide.goto(`${web.url}/queues/`);
-  await wide.locator('a[href*="queue/promptmill"]').first().click();
-  await wide.getByText('not shown').first().waitFor();
-  await wide.screenshot({ path: join(images, 'bull-board.png') });
   console.log(`pictures are in ${images}`);
 } finally {
   await stopEverything();

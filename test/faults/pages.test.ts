@@ -1,25 +1,20 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { pino } from 'pino';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { compareDocument } from '../../src/compare/compare-document.js';
-import { QueueViews } from '../../src/queue/queue-views.js';
 import { renderHtml } from '../../src/render/html.js';
 import { runDocument } from '../../src/render/run-document.js';
-import { openStore } from '../../src/store/open.js';
-import { MemoryBeats, runBeat, workerBeat } from '../ops/web/beats.js';
+import { MemoryBeats, queueView, runBeat, workerBeat } from '../ops/web/beats.js';
 import { startChromium } from '../ops/web/chromium.js';
 import { clippedTexts, WIDTHS } from '../ops/web/clipped.js';
 import { type Dashboard, LOGIN, startDashboard } from '../ops/web/dashboard.js';
 import { describeInChromium } from '../ops/web/in-chromium.js';
 import { sampleReport } from '../render/sample-reports.js';
-import { haveRedis, startRedis } from '../support/servers.js';
 
 const RUN = '20261121-020000-aaaaaa';
 const ENDED = '20261120-020000-bbbbbb';
-const QUEUE = 'promptmill-lm-35-turbo-instruct-1234abcd';
 
 /** Three labels are the usual case, and thousands of rows. */
 const CONFUSION = {
@@ -132,19 +127,19 @@ describeInChromium('every page', () => {
       usage: { prompt_tokens: 112_000_000, completion_tokens: 900_000, total_tokens: 112_900_000 },
       cost: 1_234.567_89,
     };
-    await beats.run(runBeat({ known: 930_000, queue: QUEUE }, figures));
+    await beats.run(runBeat({ known: 930_000 }, figures));
     await beats.run(runBeat({ state: 'finished' }, { ...figures, run: ENDED }, ENDED));
     await beats.worker(workerBeat());
-    // The embedded store has no queues to look at: there a page says so in place of Bull Board.
-    const server = haveRedis() ? await startRedis() : null;
-    const store = server && (await openStore(server.url, { stateDir: folder, onWarning: () => {} }));
-    const views = store && new QueueViews(store, pino({ level: 'silent' }));
-    const dashboard = await startDashboard({ beats, queues: views });
+    const dashboard = await startDashboard({ beats, queues: { views: () => [queueView()] } });
     try {
-      const pages = { '/': '#past td', [`/runs/${RUN}`]: '#sections td', [`/runs/${ENDED}`]: '#sections td' };
+      const pages = {
+        '/': '#queues tbody td',
+        [`/runs/${RUN}`]: '#sections td',
+        [`/runs/${ENDED}`]: '#sections td',
+      };
       for (const [path, ready] of Object.entries(pages))
         expect(await clippedAt(dashboard.url + path, ready), path).toEqual({});
-      for (const path of [...Object.keys(pages), '/queues/']) {
+      for (const path of Object.keys(pages)) {
         const { page, asked, refused } = await watched(dashboard, path);
         expect(
           asked.filter((url) => !url.startsWith(`${dashboard.url}/`) && !url.startsWith('data:')),
@@ -154,9 +149,6 @@ describeInChromium('every page', () => {
       }
     } finally {
       await dashboard.close();
-      await views?.close();
-      await store?.close();
-      await server?.stop();
     }
   });
 

@@ -45,7 +45,7 @@ const MOST_IMPORTERS = 10;
 const RESERVED: readonly (readonly [packages: RegExp, allowed: RegExp])[] = [
   [/^bullmq$/, /^(store|queue|worker|ops\/schedule)\//],
   [/^ioredis$/, /^store\//],
-  [/^(fastify|@fastify\/.*|@bull-board\/.*|prom-client)$/, /^ops\/web\//],
+  [/^(fastify|@fastify\/.*|prom-client)$/, /^ops\/web\//],
   [/^undici$/, /^service\//],
 ];
 

@@ -2,6 +2,7 @@ import { ratesOf } from '../../account/rate.js';
 import { invalidIn, outcomeParts, type Summary, unansweredTexts } from '../../account/summary.js';
 import { cost, count, duration, percent, rate } from '../../core/figures.js';
 import { STATUSES } from '../../core/model.js';
+import type { Section } from '../../render/document.js';
 import { jobTitle } from '../../render/run-words.js';
 import { escapeControls } from '../../render/terminal-text.js';
 import type { RunHeartbeat, SeenWorker, WorkerHeartbeat } from '../heartbeat.js';
@@ -29,7 +30,13 @@ export const NONE = '–';
  * control characters, nothing that changes its direction. Times are ISO 8601, for the reader's time zone.
  * @param problems what somebody has to repair: job files that cannot be read
  */
-export function frontPageOf(view: View, version: string, now: Date, problems: readonly string[] = []) {
+export function frontPageOf(
+  view: View,
+  version: string,
+  now: Date,
+  problems: readonly string[] = [],
+  queues: readonly Section[] = [],
+) {
   return {
     at: now.toISOString(),
     version,
@@ -38,6 +45,7 @@ export function frontPageOf(view: View, version: string, now: Date, problems: re
     running: view.runs.filter(({ beat }) => beat.state === 'running').map(cardOf),
     past: view.runs.filter(({ beat }) => beat.state !== 'running').map(pastOf),
     workers: view.workers.map(workerOf),
+    queues,
   };
 }
 

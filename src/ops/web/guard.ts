@@ -26,19 +26,6 @@ const HEADERS: FastifyHelmetOptions = {
   strictTransportSecurity: false,
 };
 
-/** Bull Board's page has inline styles, fonts and a base. */
-export const BULL_BOARD_HEADERS: FastifyHelmetOptions = {
-  contentSecurityPolicy: {
-    useDefaults: false,
-    directives: {
-      ...POLICY,
-      styleSrc: ["'self'", "'unsafe-inline'"],
-      fontSrc: ["'self'"],
-      baseUri: ["'self'"],
-    },
-  },
-};
-
 const LOOPBACK = new BlockList();
 LOOPBACK.addSubnet('127.0.0.0', 8, 'ipv4');
 LOOPBACK.addAddress('::1', 'ipv6');

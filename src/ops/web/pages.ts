@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { packageFile } from '../../core/package-file.js';
 import { frontPageOf } from './front-page.js';
+import { type QueueWatch, queueSections } from './queues.js';
 import { runPageOf } from './run-page.js';
 import type { FleetWatch, WatchedRun } from './watch.js';
 
@@ -23,13 +24,13 @@ const FILES = ['dashboard.js', 'run.js', 'dom.js', 'style.css', 'icon.svg'] as c
 
 interface PagesOptions {
   readonly watch: FleetWatch;
+  /** Null for the embedded store. */
+  readonly queues: QueueWatch | null;
   readonly version: string;
   readonly problems: () => readonly string[];
-  /** Whether `/queues` is a Bull Board; otherwise a page there says why not. */
-  readonly bullBoard: boolean;
 }
 
-export function addPages(app: FastifyInstance, { watch, version, problems, bullBoard }: PagesOptions): void {
+export function addPages(app: FastifyInstance, { watch, queues, version, problems }: PagesOptions): void {
   for (const name of FILES) {
     const asset = read(name);
     app.get(`/assets/${name}`, (request, reply) => send(request, reply, asset));
@@ -39,7 +40,9 @@ export function addPages(app: FastifyInstance, { watch, version, problems, bullB
   app.get('/favicon.ico', (request, reply) => send(request, reply, icon));
   const dashboard = read('dashboard.html');
   app.get('/', (request, reply) => send(request, reply, dashboard));
-  app.get('/api/state', async () => frontPageOf(await watch.view(), version, new Date(), problems()));
+  app.get('/api/state', async () =>
+    frontPageOf(await watch.view(), version, new Date(), problems(), queueSections(queues?.latest())),
+  );
 
   const run = read('run.html');
   const find = async ({ id }: { id: string }): Promise<WatchedRun | undefined> =>
@@ -59,11 +62,6 @@ export function addPages(app: FastifyInstance, { watch, version, problems, bullB
       .type('application/json; charset=utf-8')
       .send(`${JSON.stringify(seen.beat.summary, null, 2)}\n`);
   });
-
-  if (!bullBoard) {
-    const unseen = read('queues-unseen.html');
-    app.get('/queues', (request, reply) => send(request, reply, unseen));
-  }
 }
 
 const unknownRun = (reply: FastifyReply): FastifyReply =>

@@ -3,18 +3,18 @@ import type { Logger } from 'pino';
 import { UsageError } from '../../core/errors.js';
 import type { QueueView, QueueViews } from '../../queue/queue-views.js';
 import type { KeyValue } from '../../store/key-value.js';
-import { addBullBoard } from './bull-board.js';
 import { guard, isLoopback } from './guard.js';
 import { loginFrom } from './login.js';
 import { addMetrics } from './metrics.js';
 import { addPages } from './pages.js';
+import { QueueWatch } from './queues.js';
 import { FleetWatch } from './watch.js';
 
 export interface WebOptions {
   readonly keyValue: Pick<KeyValue, 'list'>;
   /** Null for the embedded store, whose queues are inside each run. The caller closes it, after the web. */
-  readonly queues: QueueViews | null;
-  /** Queues to show as well, whose entries hold no prompts, such as the schedule's. @default none */
+  readonly queues: Pick<QueueViews, 'views'> | null;
+  /** Queues to show as well, such as the schedule's. @default none */
   readonly alsoQueues?: readonly string[];
   readonly login: { readonly user: string; readonly password: string | undefined };
   /** @default '127.0.0.1' */
@@ -77,9 +77,8 @@ export async function startWeb(options: WebOptions): Promise<Web> {
   try {
     await guard(app, host, login);
     addHealth(app, watch);
-    addPages(app, { watch, version, problems, bullBoard: queues !== null });
+    addPages(app, { watch, queues: queues === null ? null : new QueueWatch(views), version, problems });
     addMetrics(app, { watch, views, version });
-    if (queues !== null) await addBullBoard(app, views, alsoQueues);
     await app.listen({ host, port });
   } catch (error) {
     watch.close();

@@ -1,6 +1,7 @@
 import { withLatencies } from '../../../src/account/latency.js';
 import type { Summary } from '../../../src/account/summary.js';
 import type { RunHeartbeat, WorkerHeartbeat } from '../../../src/ops/heartbeat.js';
+import type { FailedEntry, QueueView } from '../../../src/queue/queue-views.js';
 import type { Folder, KeyValue, Listed } from '../../../src/store/key-value.js';
 
 /** Posts in memory, as old as a test says. */
@@ -95,6 +96,21 @@ export function runBeat(
     ...change,
   };
 }
+
+/** A queue on a server, with one failed entry. */
+export const queueView = (failed: Partial<FailedEntry> = {}): QueueView => ({
+  name: 'promptmill-lm-35-turbo-instruct-1234abcd',
+  depth: async () => ({ active: 40, prioritized: 13_105, waiting: 0, delayed: 205, failed: 1_310 }),
+  failed: async () => [
+    {
+      id: '20261121-020000-aaaaaa-x1-3105',
+      rows: [3_105, 3_124],
+      at: Date.parse('2026-11-21T02:12:05.000Z'),
+      reason: 'refused: not a chunk of this deployment',
+      ...failed,
+    },
+  ],
+});
 
 export function workerBeat(change: Partial<WorkerHeartbeat> = {}): WorkerHeartbeat {
   return {

@@ -1,6 +1,7 @@
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
-import { MemoryBeats, runBeat, workerBeat } from './beats.js';
+import type { WebOptions } from '../../../src/ops/web/web.js';
+import { MemoryBeats, queueView, runBeat, workerBeat } from './beats.js';
 import { startChromium } from './chromium.js';
 import { type Dashboard, LOGIN, startDashboard } from './dashboard.js';
 import { describeInChromium } from './in-chromium.js';
@@ -33,8 +34,8 @@ describeInChromium('the page in a browser', () => {
   });
 
   /** Opens a page of a dashboard over what is on the board, as somebody who is logged in. */
-  async function open(path = '/', width = 1200): Promise<Page> {
-    dashboard = await startDashboard({ beats });
+  async function open(path = '/', width = 1200, queues: WebOptions['queues'] = null): Promise<Page> {
+    dashboard = await startDashboard({ beats, queues });
     const context = await browser.newContext({
       viewport: { width, height: 800 },
       httpCredentials: { username: LOGIN.user, password: LOGIN.password },
@@ -80,6 +81,20 @@ describeInChromium('the page in a browser', () => {
     expect(await page.locator('#idle').innerText()).toContain('promptmill run jobs/sentiment.yaml');
   });
 
+  it('shows the entries of the queues, and why the failed ones did', async () => {
+    await beats.run(runBeat());
+    const page = await open('/', 1200, { views: () => [queueView()] });
+    const { name } = queueView();
+    const queues = page.getByRole('region', { name: 'Queues' }).getByRole('table');
+    await queues.getByRole('row').nth(1).waitFor();
+    expect(await queues.innerText()).toMatch(/Queue\s+Waiting\s+Active\s+Delayed\s+Failed/);
+    expect(await queues.innerText()).toMatch(new RegExp(`${name}\\s+13,105\\s+40\\s+205\\s+1,310$`));
+    const failed = page.getByRole('region', { name: 'Failed entries' }).getByRole('row').nth(1);
+    expect(await failed.innerText()).toMatch(
+      /x1-3105\s+3,105–3,124\s+Nov 21, 2026, .*\s+refused: not a chunk of this deployment$/,
+    );
+  });
+
   it('tells of a run that was lost, and of a store that is away', async () => {
     await beats.run(runBeat(), 60_000);
     const page = await open();
@@ -102,8 +117,9 @@ describeInChromium('the page in a browser', () => {
     const queues = queue === undefined ? [] : [{ ...queue, deployment: MARKUP, waiting: MARKUP }];
     await beats.worker(workerBeat({ host: MARKUP, queues, calls: { [MARKUP]: 1 } }));
 
-    const page = await open();
+    const page = await open('/', 1200, { views: () => [queueView({ id: MARKUP, reason: MARKUP })] });
     await page.locator('#past').getByText(MARKUP).waitFor();
+    await page.locator('#queues').getByText(MARKUP).nth(1).waitFor();
     const markup = (one: Page) => one.locator('main :is(img, script)').count();
     expect(await markup(page)).toBe(0);
     expect(await page.locator('#running h3').innerText()).toBe(MARKUP);
@@ -153,9 +169,10 @@ describeInChromium('the page in a browser', () => {
     await beats.run(runBeat({ host: long, waiting: long }, { job: long, output: `/${long}/${long}` }));
     await beats.run(runBeat({ state: 'stopped' }, { job: long, answers: { [long]: 5 } }, 'stopped-run'));
     await beats.worker(workerBeat({ host: long, calls: { [long]: 1 } }));
-    const page = await open('/', 360);
+    const page = await open('/', 360, { views: () => [queueView({ id: long, reason: long })] });
     const width = (one: Page) => one.evaluate('document.documentElement.scrollWidth');
     await page.locator('#past .job').waitFor();
+    await page.locator('#queues').getByText(long).first().waitFor();
     await page.locator('summary').click();
     expect(await width(page)).toBe(360);
     await page.goto(`${dashboard.url}/runs/stopped-run`);

@@ -1,9 +1,11 @@
-import { Queue, Worker } from 'bullmq';
+import { Queue, UnrecoverableError, Worker } from 'bullmq';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { QueueWatch, queueSections } from '../../../src/ops/web/queues.js';
 import type { Chunk } from '../../../src/queue/chunk.js';
-import { ChunkQueue, ENTRY_LIMIT } from '../../../src/queue/chunk-queue.js';
+import { ChunkQueue } from '../../../src/queue/chunk-queue.js';
 import { QueueViews } from '../../../src/queue/queue-views.js';
+import type { Section } from '../../../src/render/document.js';
 import type { Store } from '../../../src/store/store.js';
 import { describeOn, type StoreUnderTest } from '../../support/stores.js';
 import { MemoryBeats, runBeat } from './beats.js';
@@ -39,10 +41,9 @@ const CHUNK: Chunk = {
 };
 
 /** With the embedded store there is nothing to look at: each run has its queue inside its process. */
+describeOn('redis', 'queues on the dashboard', queues);
 
-describeOn('redis', 'Bull Board', bullBoard);
-
-function bullBoard(under: () => StoreUnderTest): void {
+function queues(under: () => StoreUnderTest): void {
   let store: Store;
   let chunks: ChunkQueue;
   let views: QueueViews;
@@ -65,88 +66,22 @@ function bullBoard(under: () => StoreUnderTest): void {
     await chunks.close();
   });
 
-  it('shows the queues of the runs on the board, and no others', async () => {
-    const { status, body } = await dashboard.get('/queues/api/queues');
-    expect(status).toBe(200);
-    expect(JSON.parse(body)).toMatchObject({
-      queues: [{ name: QUEUE, readOnlyMode: true, counts: { prioritized: 1, failed: 0 } }],
-    });
-    expect(JSON.parse(body).queues).toHaveLength(1);
-  });
-
-  it('shows where an entry belongs, and none of its prompts', async () => {
-    const pages = [
-      `/queues/api/queues?activeQueue=${QUEUE}&status=prioritized&page=1&jobsPerPage=10`,
-      `/queues/api/queues/${QUEUE}/${CHUNK.run}-x1-21`,
-    ];
-    for (const page of pages) {
-      const { body } = await dashboard.get(page);
-      expect(body, page).toContain('"first":21');
-      expect(body, page).toContain('"prompts":"not shown"');
-      expect(body, page).not.toContain(SECRET);
-    }
-  });
-
-  it('changes nothing: what would is refused, and the entry is there afterwards', async () => {
-    const entry = `/queues/api/queues/${QUEUE}/${CHUNK.run}-x1-21`;
-    for (const [method, path] of [
-      ['PUT', `${entry}/promote`],
-      ['PUT', `${entry}/clean`],
-      ['PUT', `/queues/api/queues/${QUEUE}/pause`],
-      ['PUT', `/queues/api/queues/${QUEUE}/obliterate`],
-      ['POST', `/queues/api/queues/${QUEUE}/add`],
-    ] as const) {
-      expect((await dashboard.send(method, path)).status, `${method} ${path}`).toBe(405);
-    }
-    expect(await chunks.state(`${CHUNK.run}-x1-21`)).toBe('queued');
-  });
-
-  it('fault 103: is a page that runs no script of anybody else, and asks no other host for its fonts', async () => {
-    const { status, headers, body } = await dashboard.get('/queues/');
-    expect(status).toBe(200);
-    expect(body).toContain('Promptmill queues');
-    expect(headers['content-security-policy']).toContain(
-      "script-src 'self';style-src 'self' 'unsafe-inline'",
+  /** What the page shows: the rows of each table. */
+  const shown = async (): Promise<Record<string, string[][]>> => {
+    const sections: Section[] = JSON.parse((await dashboard.get('/api/state')).body).queues;
+    return Object.fromEntries(
+      sections.map(({ id, blocks }) => [
+        id,
+        blocks.flatMap((block) => (block.kind === 'table' ? block.rows.map(({ cells }) => [...cells]) : [])),
+      ]),
     );
-    expect(body).not.toMatch(/(?:href|src)="https?:/);
-    for (const [, script = ''] of body.matchAll(/<script[^>]* src="([^"]+)"/g)) {
-      expect((await dashboard.get(`/queues/${script}`)).status, script).toBe(200);
-    }
+  };
+
+  it('are those of the runs on the board, with their entries, and no others', async () => {
+    await expect.poll(shown).toEqual({ queues: [[QUEUE, '1', '0', '0', '0']] });
   });
 
-  it('calls a busy queue limited only while its workers have to wait', async () => {
-    const name = 'promptmill-busy-1234abcd';
-    const queue = new Queue(name, { connection: store.connection }, store.backendFactory);
-    const worker = new Worker(
-      name,
-      async () => {},
-      { connection: store.connection, limiter: ENTRY_LIMIT },
-      store.backendFactory,
-    );
-    const beats = new MemoryBeats();
-    await beats.run(runBeat({ queue: name }));
-    const busy = await startDashboard({ beats, queues: views });
-    const limitedFor = async (): Promise<number> =>
-      JSON.parse((await busy.get('/queues/api/queues')).body).queues[0].activeRateLimitTtl;
-    // What BullMQ counts of an entry lasts for a second; a pause of a minute is longer.
-    do {
-      const done = new Promise((resolve) => worker.once('completed', resolve));
-      await queue.add('chunk', {});
-      await done;
-      expect(await limitedFor()).toBe(0);
-      // Otherwise the second was over when the page was asked for.
-    } while ((await queue.getRateLimitTtl()) <= 0);
-    await worker.close();
-    await queue.rateLimit(60_000);
-    expect(await limitedFor()).toBeGreaterThan(1_000);
-    await Promise.all([queue.close(), busy.close()]);
-  });
-
-  it('has a server behind it that says how it is, where it is one', async () => {
-    expect((await dashboard.get('/queues/api/redis/stats')).status).toBe(200);
-  });
-
-  it('has its counts among the metrics', async () => {
+  it('have their counts among the metrics', async () => {
     const metrics = async (): Promise<string> => (await dashboard.get('/metrics')).body;
     // A store that takes longer than two seconds is left out of them.
     await expect.poll(metrics).toContain(`promptmill_queue_depth{queue="${QUEUE}",state="prioritized"} 1`);
@@ -154,12 +89,61 @@ function bullBoard(under: () => StoreUnderTest): void {
     expect(body).toContain(`promptmill_queue_depth{queue="${QUEUE}",state="active"} 0`);
     expect(body).not.toContain('promptmill_queue_depth{queue="somebody-elses"');
   });
+
+  it('have their delayed and failed entries, with a known reason, and nothing of a row', async () => {
+    const { connection } = store;
+    const queue = new Queue(QUEUE, { connection }, store.backendFactory);
+    await queue.add('chunk', { prompt: SECRET }, { jobId: 'no-chunk' });
+    await queue.add('chunk', { prompt: SECRET }, { jobId: 'later', delay: 3_600_000 });
+    const worker = new Worker(
+      QUEUE,
+      async ({ id }) => {
+        throw new UnrecoverableError(
+          id === 'no-chunk' ? `${SECRET} is no JSON` : 'refused: \u202eof another',
+        );
+      },
+      { connection, autorun: false },
+      store.backendFactory,
+    );
+    const failed = new Promise<void>((resolve) => {
+      let count = 0;
+      worker.on('failed', () => {
+        count++;
+        if (count === 2) resolve();
+      });
+    });
+    void worker.run();
+    await failed;
+    await worker.close();
+    await expect.poll(shown, { timeout: 10_000 }).toHaveProperty('queues', [[QUEUE, '0', '0', '1', '2']]);
+    const { body } = await dashboard.get('/api/state');
+    expect(body).not.toContain(SECRET);
+    const date = expect.stringMatching(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$/);
+    const { failed: entries = [] } = await shown();
+    expect(entries.toSorted()).toEqual([
+      [QUEUE, `${CHUNK.run}-x1-21`, '21–22', date, 'refused: \\u{202e}of another'],
+      [QUEUE, 'no-chunk', '–', date, 'An error whose text may quote a row, so it is not shown'],
+    ]);
+    await queue.close();
+  });
 }
 
-it('without queues to look at, a page says why', async () => {
+it('without queues to look at, the page says why', async () => {
   const { get, close } = await startDashboard();
-  const { status, body } = await get('/queues');
+  const { body } = await get('/api/state');
   await close();
-  expect(status).toBe(200);
-  expect(body).toContain('With the embedded store there is no queue to look at from here.');
+  expect(JSON.parse(body).queues).toMatchObject([
+    { title: 'Queues', blocks: [{ text: expect.stringContaining('inside its own process') }] },
+  ]);
+});
+
+it('a store that does not answer keeps nobody from the rest of the page', async () => {
+  let asked = 0;
+  const watch = new QueueWatch(() => {
+    asked++;
+    return new Promise(() => {});
+  });
+  expect(watch.latest()).toBeNull();
+  expect(queueSections(watch.latest())).toEqual([]);
+  expect(asked).toBe(1);
 });

@@ -1,5 +1,8 @@
-/** @import { PastRun, RunCard, FrontPage, WorkerRow } from '../front-page.js' */
-import { ask, attribute, copy, describe, find, legend, list, parts, say, stack, when } from './dom.js';
+/**
+ * @import { Section, Table } from '../../../render/document.js'
+ * @import { PastRun, RunCard, FrontPage, WorkerRow } from '../front-page.js'
+ */
+import { ask, attribute, copy, dated, describe, find, legend, list, parts, say, stack, when } from './dom.js';
 
 /** Runs say how they get on about once a second. */
 const EVERY_MS = 1000;
@@ -70,6 +73,14 @@ function show(state) {
   say(find('#workers-count'), tally(state.workers.length));
   find('#workers-box').hidden = state.workers.length === 0;
   find('#no-workers').hidden = state.workers.length > 0;
+
+  list(
+    find('#queues'),
+    state.queues,
+    ({ id }) => id,
+    () => copy('queue-section'),
+    showQueues,
+  );
 
   const past = all ? state.past : state.past.slice(0, FEW);
   list(
@@ -151,6 +162,62 @@ function showWorker(row, worker) {
   say(find('.speed', row), worker.speed);
   say(find('.calls', row), worker.calls);
   say(find('.waits', row), worker.note);
+}
+
+/**
+ * @param {HTMLElement} element
+ * @param {Section} section
+ */
+function showQueues(element, { id, title, blocks }) {
+  attribute(element, 'aria-labelledby', `${id}-title`);
+  attribute(find('h2', element), 'id', `${id}-title`);
+  say(find('h2', element), title);
+  const words = blocks.flatMap((block) => (block.kind === 'text' ? [block.text] : []));
+  say(find('p', element), words.join(' '));
+  find('p', element).hidden = words.length === 0;
+  const table = blocks.find((block) => block.kind === 'table');
+  find('.panel', element).hidden = table === undefined;
+  if (table !== undefined) showTable(find('table', element), table);
+}
+
+/**
+ * @param {HTMLElement} element
+ * @param {Table} table
+ */
+function showTable(element, { caption, columns, rows }) {
+  attribute(element, 'aria-label', caption);
+  const names = columns.map(({ name }) => name);
+  const cellOf = (/** @type {string} */ tag, /** @type {string} */ role, /** @type {number} */ i) => {
+    const cell = document.createElement(tag);
+    attribute(cell, 'role', role);
+    cell.className = columns[i]?.isNumber ? 'number' : '';
+    return cell;
+  };
+  list(
+    find('thead tr', element),
+    names,
+    (name) => name,
+    (name) => cellOf('th', 'columnheader', names.indexOf(name)),
+    say,
+  );
+  const lines = rows.map(({ cells }, i) => ({ key: String(i), cells }));
+  list(
+    find('tbody', element),
+    lines,
+    ({ key }) => key,
+    () => {
+      const row = document.createElement('tr');
+      attribute(row, 'role', 'row');
+      row.append(...names.map((_, i) => cellOf('td', 'cell', i)));
+      return row;
+    },
+    (row, { cells }) => {
+      for (const [i, cell] of [...row.children].entries()) {
+        attribute(cell, 'data-label', names[i] ?? '');
+        say(cell, dated(cells[i] ?? ''));
+      }
+    },
+  );
 }
 
 /**
