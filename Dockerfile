@@ -1,6 +1,6 @@
 # Promptmill in a container; docker-compose.yml puts a fleet together, docs/containers.md explains it.
 
-FROM node:20-slim AS build
+FROM node:24-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json ./
 # Without scripts: the package's own would build what is not copied yet, and no dependency needs its own.
@@ -9,7 +9,7 @@ COPY tsconfig.json tsconfig.build.json bundle.js ./
 COPY src ./src
 RUN npm run build && npm prune --omit=dev --ignore-scripts
 
-FROM node:20-slim
+FROM node:24-slim
 ENV NODE_ENV=production
 COPY --from=build /app/package.json /app/package.json
 COPY --from=build /app/node_modules /app/node_modules

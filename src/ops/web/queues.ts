@@ -43,7 +43,8 @@ export class QueueWatch {
 
 async function seenIn(view: QueueView): Promise<SeenQueue> {
   const depth = await view.depth();
-  return { name: view.name, depth, failed: depth.failed === 0 ? [] : await view.failed() };
+  // Somebody else's entries may be unreadable; their number is known all the same.
+  return { name: view.name, depth, failed: depth.failed === 0 ? [] : await view.failed().catch(() => []) };
 }
 
 /** @param seen null before the first look; undefined where each queue is inside the process of its run */
