@@ -6,7 +6,7 @@ test.each([
   'redis://172.32.0.1',
   'rediss://cache.example.com',
   'redis://[2001:db8::1]',
-  'postgres://me@db.example.com/db',
+  'redis://me@db.example.com/0',
 ])('fault 59: a store that the internet reaches without a password is told of: %s', (address) => {
   expect(withoutPasswordInPublic(new URL(address))).toContain('has no password');
 });
@@ -21,7 +21,7 @@ test.each([
   'redis://192.168.1.5',
   'redis://[::1]',
   'redis://[fd00::1]',
-  'postgres://me@db.internal/db',
+  'redis://me@db.internal/0',
 ])('one with a password, or in a private network, is not: %s', (address) => {
   expect(withoutPasswordInPublic(new URL(address))).toBeNull();
 });
