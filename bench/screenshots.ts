@@ -128,6 +128,7 @@ try {
   await wide.goto(web.url);
   await wide.locator('.spark path.line[d^=M]').waitFor();
   await wide.locator('#past tr').nth(3).waitFor();
+  await wide.locator('#queues td').first().waitFor();
   await wide.screenshot({ path: join(images, 'dashboard.png'), fullPage: true });
 
   const narrow = await page(360, 1180);

@@ -41,7 +41,7 @@ export function addPages(app: FastifyInstance, { watch, queues, version, problem
   const dashboard = read('dashboard.html');
   app.get('/', (request, reply) => send(request, reply, dashboard));
   app.get('/api/state', async () =>
-    frontPageOf(await watch.view(), version, new Date(), problems(), queueSections(queues?.latest())),
+    frontPageOf(await watch.view(), version, new Date(), problems(), queueSections(await queues?.latest())),
   );
 
   const run = read('run.html');

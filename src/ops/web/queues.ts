@@ -1,3 +1,4 @@
+import { within } from '../../core/clock.js';
 import { clipped, count, moment } from '../../core/figures.js';
 import type { FailedEntry, QueueView } from '../../queue/queue-views.js';
 import { type Section, section, type Table, text } from '../../render/document.js';
@@ -5,6 +6,8 @@ import { escapeControls } from '../../render/terminal-text.js';
 
 /** Entries change less often than rows, and each look asks for up to 20 queues. */
 const FRESH_MS = 2_000;
+/** The first look is waited for, so that a page is whole when it opens. */
+const FIRST_MS = 500;
 
 /** Characters of an id or a reason: others can write into a store (fault 85). */
 const TEXT_LENGTH = 200;
@@ -24,12 +27,13 @@ export class QueueWatch {
 
   constructor(private readonly views: () => Promise<readonly QueueView[]>) {}
 
-  /** What was seen last, null before the first look. Nobody waits for a look: the store may be away. */
-  latest(): readonly SeenQueue[] | null {
+  /** What was seen last, null before the first look. Nobody waits for a later one: the store may be away. */
+  async latest(): Promise<readonly SeenQueue[] | null> {
     if (performance.now() - this.#seenAt > FRESH_MS)
       this.#looking ??= this.#look().finally(() => {
         this.#looking = null;
       });
+    if (this.#seen === null && this.#looking !== null) await within(FIRST_MS, this.#looking).catch(() => {});
     return this.#seen;
   }
 

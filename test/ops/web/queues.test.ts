@@ -143,7 +143,7 @@ it('a store that does not answer keeps nobody from the rest of the page', async 
     asked++;
     return new Promise(() => {});
   });
-  expect(watch.latest()).toBeNull();
-  expect(queueSections(watch.latest())).toEqual([]);
+  expect(await watch.latest()).toBeNull();
+  expect(queueSections(await watch.latest())).toEqual([]);
   expect(asked).toBe(1);
 });
