@@ -48,7 +48,8 @@ export class RunLease {
     const { ledger } = this.store;
     const { run, execution, opened, calls, rows, unwritten } = this.committer.manifest;
     if (execution > 1) await this.halt.orHalted(queue.withdraw(run));
-    const seed = this.hold && opened ? null : withLost(calls);
+    // Without a row left to call, nothing can be called twice: the run had ended, and closed its ledger, when it was killed.
+    const seed = this.hold && opened && rows < total ? null : withLost(calls);
     if (!(await this.halt.orHalted(this.#open(seed)))) throw this.#forgotten();
     await this.committer.opened();
     const { calls: before } = await this.halt.orHalted(ledger.progress(run, []));

@@ -1,10 +1,10 @@
 import { createReadStream, existsSync, readdirSync, statSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import type { Settings } from '../config/settings.js';
 import { UsageError } from '../core/errors.js';
 import { count } from '../core/figures.js';
 import { makePrivateFolder } from '../core/folder.js';
-import type { Settings } from '../config/settings.js';
 import type { Parameters, Prompt, Row } from '../core/model.js';
 import { MOST_KEYS, OffsetIndex } from '../core/offset-index.js';
 import { syncFolder, writeAside, writing } from '../output/writer.js';

@@ -1,4 +1,4 @@
-import { rm, rename } from 'node:fs/promises';
+import { rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { type StoredSummary, summaryText } from '../account/summary.js';
 import { UsageError } from '../core/errors.js';

@@ -15,6 +15,7 @@ import type { OfflineContext } from '../../src/run/run-context.js';
 import type { createClient } from '../../src/service/client.js';
 import { mapped } from '../../src/service/endpoint-spec.js';
 import type { Exchange } from '../../src/service/exchange.js';
+import type { Store } from '../../src/store/store.js';
 import { MemoryStore } from './memory-store.js';
 import { replyText, type Script, ScriptedCalls, type ScriptedRequest } from './scripted-service.js';
 
@@ -37,6 +38,8 @@ export interface MemoryOptions {
   /** @default the address and the key of a service that nobody can reach */
   readonly env?: Readonly<Record<string, string>>;
   readonly halt?: Halt;
+  /** What the run has for a store. @default the machine's own */
+  readonly storeOf?: (own: Store) => Store;
   /** What is done with the job. @default runJob */
   readonly work?: (settings: Settings, context: OfflineContext) => Promise<RunResult>;
 }
@@ -70,7 +73,7 @@ export class MemoryMachine {
    * @throws what keeps the run from starting
    */
   async run(job: object, rows: MemoryRows | null = null, options: MemoryOptions = {}): Promise<MemoryRun> {
-    const { flags = {}, env = {}, halt = new Halt(), work = runJob } = options;
+    const { flags = {}, env = {}, halt = new Halt(), storeOf = (own) => own, work = runJob } = options;
     const isText = typeof rows === 'string';
     const text = isText ? rows : (rows ?? []).map((row) => `${JSON.stringify(row)}\n`).join('');
     const given = { path: '-', format: isText ? 'csv' : 'jsonl' };
@@ -99,7 +102,7 @@ export class MemoryMachine {
       stderr: new PassThrough().resume(),
       quiet: true,
       say,
-      openStore: async () => this.#store.open(),
+      openStore: async () => storeOf(this.#store.open()),
       connect: async () => ({
         ...offline,
         endpoints: mapped(endpoints, (endpoint) => ({ ...endpoint, connect: this.#connect })),
