@@ -8,6 +8,7 @@ import {
   budgetProblem,
   mostBilled,
   passed,
+  plus,
   spentText,
 } from '../../src/pace/budget.js';
 
@@ -105,8 +106,24 @@ describe('tokens under a budget of endpoints with different prices', () => {
   });
 });
 
+describe('tokens of a batch under a budget', () => {
+  const prices = { prompt: 1, completion: 2, batch: 0.4 };
+  it.each([
+    ['of money count by the price of the tier, rounded up', { cost: 1, prices }, tokens(41, 5)],
+    ['of tokens count in full', { tokens: 1_000, prices }, tokens(101, 11)],
+    ['of both count in full', { tokens: 1_000, cost: 1, prices }, tokens(101, 11)],
+    [
+      'of money count half where the tier has no price of its own',
+      { cost: 1, prices: PRICES },
+      tokens(51, 6),
+    ],
+  ])('%s', (_, limits, counted) => {
+    expect(atPrice(tokens(101, 11), 'batch', budget(limits), '')).toEqual(counted);
+  });
+});
+
 describe('a budget as the ledger keeps it', () => {
-  it('holds exactly the sums that are within it', () => {
+  it('holds exactly the sums that are within it, beside what batches may be billed', () => {
     const money = fc.integer({ min: 1, max: 20_000 }).map((millionths) => millionths / 1e6);
     const limit = fc.record({
       tokens: fc.option(fc.nat(5_000)),
@@ -114,13 +131,13 @@ describe('a budget as the ledger keeps it', () => {
       prices: fc.constantFrom(PRICES, { prompt: 1, completion: 3 }, { prompt: 0.1, completion: 0.7 }),
     });
     const sum = fc.record({ prompt_tokens: fc.nat(5_000), completion_tokens: fc.nat(5_000) });
-    const property = fc.property(limit, sum, (limits, spent) => {
-      const { tokens, cost, promptPrice, completionPrice } = boundsOf(limits);
+    const property = fc.property(limit, sum, sum, (limits, spent, batches) => {
+      const { tokens, cost, promptPrice, completionPrice } = boundsOf({ ...limits, batches });
       const { prompt_tokens, completion_tokens } = spent;
       const fits =
         prompt_tokens + completion_tokens <= tokens &&
         prompt_tokens * promptPrice + completion_tokens * completionPrice <= cost;
-      expect(fits).toBe(passed(limits, spent) === null);
+      expect(fits).toBe(passed(limits, plus(spent, batches)) === null);
     });
     fc.assert(property, { numRuns: 1_000 });
   });

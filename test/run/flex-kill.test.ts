@@ -1,8 +1,8 @@
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Kills, withoutTimes } from '../support/kills.js';
 import { Workplace } from '../support/promptmill.js';
 import { chatBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
-import { describeEachStore } from '../support/stores.js';
+import { oneStore } from '../support/stores.js';
 import { unknownAfter } from '../support/unknown.js';
 
 const ROWS = 300;
@@ -10,7 +10,9 @@ const CONCURRENCY = 10;
 /** So long that even a busy machine stays in the tier. */
 const DEADLINE_S = 600;
 
-describeEachStore('a run in the flex tier, with a deadline and 30 % lack of capacity', (store) => {
+/** Kills on the other stores are shown without a tier. */
+describe('a run in the flex tier, with a deadline and 30 % lack of capacity', () => {
+  const store = oneStore();
   let work: Workplace;
   let service: ScriptedService;
   const kills = new Kills();
@@ -40,7 +42,7 @@ describeEachStore('a run in the flex tier, with a deadline and 30 % lack of capa
   });
 
   it('has no row late, and is killed in the middle for the same money', { timeout: 180_000 }, async () => {
-    const env = { PROMPTMILL_BASE_URL: service.url, ...store().env };
+    const env = { PROMPTMILL_BASE_URL: service.url, ...store() };
     const job = (output: string) =>
       work.job({
         service: { operation: 'chat', deployment: 'lm-35-turbo', tier: 'flex' },

@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, it } from 'vitest';
-import { billedBy, type Emulator, rowsOf, Workbench } from './workbench.js';
+import { billedBy, rowsOf, Workbench } from './workbench.js';
 
 const bench = new Workbench();
 afterAll(() => bench.rest());
@@ -7,35 +7,31 @@ afterAll(() => bench.rest());
 const PART = { requests: 10, at_once: 2 };
 
 describe.concurrent('a budget', () => {
-  for (const budget of [{ tokens: 1_500 }, { cost: 0.7 }])
-    for (const [what, faults] of [
-      ['batches that answer all', {}],
-      ['rows called beside batches', { holes: 0.3 }],
-      ['batches whose answers are lost', { 'no-file': 1 }],
-    ] as const)
-      it(`of ${Object.keys(budget)[0]} holds for ${what}, and goes on with batches when it is raised`, async () => {
-        const emulator = await bench.emulated(faults);
-        const within = (emulator: Emulator, limit: { tokens?: number; cost?: number }): void => {
-          const { tokens, cost } = billedBy(emulator);
-          if (limit.tokens !== undefined) expect(tokens).toBeLessThanOrEqual(limit.tokens);
-          if (limit.cost !== undefined) expect(cost).toBeLessThanOrEqual(limit.cost);
-        };
-        const limits = { canary: 5, batch: PART };
-        const job = bench.begin(emulator, { parameters: { max_tokens: 8 } });
-        const stopped = await job.go(rowsOf(60), { limits: { ...limits, budget } });
-        expect(stopped.stopped).toMatch(/^budget: .* Raise limits\.budget\./);
-        within(emulator, budget);
-        const again = await job.go(rowsOf(60), { limits: { ...limits, budget } });
-        expect(again.stopped).toMatch(/^budget/);
-        within(emulator, budget);
-        const more = { tokens: 100_000 };
-        const whole = await job.go(rowsOf(60), { limits: { ...limits, budget: more } });
-        expect(whole).toMatchObject({ stopped: null, rows: { completed: 60 }, calls: { repeated: 0 } });
-        const { rows: batched = 0 } = whole.tiers?.['batch'] ?? {};
-        expect(whole.calls.sent).toBe(60 - batched);
-        if (what.endsWith('all')) expect(batched).toBe(55);
-        expect(job.left()).toEqual([]);
-      }, 60_000);
+  it.each([
+    ['tokens', 'batches that answer all', { tokens: 1_500 }, {}],
+    ['cost', 'rows called beside batches', { cost: 0.7 }, { holes: 0.3 }],
+    ['tokens', 'batches whose answers are lost', { tokens: 1_500 }, { 'no-file': 1 }],
+  ])('of %s holds for %s, and goes on with batches when it is raised', async (unit, what, budget, faults) => {
+    const emulator = await bench.emulated(faults);
+    const within = (): void => {
+      const { [unit as 'tokens' | 'cost']: billed } = billedBy(emulator);
+      expect(billed).toBeLessThanOrEqual(Object.values(budget)[0] ?? 0);
+    };
+    const limits = { canary: 5, batch: PART };
+    const job = bench.begin(emulator, { parameters: { max_tokens: 8 } });
+    const stopped = await job.go(rowsOf(60), { limits: { ...limits, budget } });
+    expect(stopped.stopped).toMatch(/^budget: .* Raise limits\.budget\./);
+    within();
+    const again = await job.go(rowsOf(60), { limits: { ...limits, budget } });
+    expect(again.stopped).toMatch(/^budget/);
+    within();
+    const whole = await job.go(rowsOf(60), { limits: { ...limits, budget: { tokens: 100_000 } } });
+    expect(whole).toMatchObject({ stopped: null, rows: { completed: 60 }, calls: { repeated: 0 } });
+    const { rows: batched = 0 } = whole.tiers?.['batch'] ?? {};
+    expect(whole.calls.sent).toBe(60 - batched);
+    if (what.endsWith('all')) expect(batched).toBe(55);
+    expect(job.left()).toEqual([]);
+  });
 
   it('counts the batches of the first rows when the others follow', async () => {
     const emulator = await bench.emulated();

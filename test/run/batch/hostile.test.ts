@@ -86,6 +86,20 @@ describe.concurrent('a service that sends nonsense', () => {
     expect(job.lines().map(({ text }) => text)).toEqual(['first', 'two', 'called']);
   });
 
+  it('as results that break off half-way: they are read again', async () => {
+    const text = resultLine('1', 'one') + resultLine('2', 'two');
+    let downloads = 0;
+    const { job } = await serviceWith((response) => {
+      response.writeHead(200, { 'content-length': String(text.length) });
+      downloads += 1;
+      if (downloads > 1) response.end(text);
+      else response.write(text.slice(0, text.length / 2), () => response.destroy());
+    });
+    const { stopped, calls } = await job.go(rowsOf(2));
+    expect([stopped, calls.sent, downloads]).toEqual([null, 0, 2]);
+    expect(job.lines().map(({ text }) => text)).toEqual(['one', 'two']);
+  });
+
   it('as results: the key, which reaches no disk', async () => {
     let seen: string[] = [];
     const { job } = await serviceWith(

@@ -19,13 +19,13 @@ export interface Line {
 
 let names = 0;
 
-/** Jobs with the batch tier, and emulators whose batches take less than half a second. */
+/** Jobs with the batch tier, and emulators whose batches take a tenth of a second. */
 export class Workbench {
   readonly #work = new Workplace();
   readonly #ends: (() => Promise<void>)[] = [];
 
   async emulated(faults: BatchFaults = {}, more: EmulatorOptions = {}): Promise<Emulator> {
-    const batches = { seconds: 0.4, faults, ...more.batches };
+    const batches = { seconds: 0.1, faults, ...more.batches };
     const emulator = await startEmulator({ latency: { baseMs: 1, perTokenMs: 0 }, ...more, batches });
     this.#ends.push(() => emulator.close());
     return emulator;
