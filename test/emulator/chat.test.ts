@@ -172,11 +172,6 @@ describe('JSON', () => {
     response_format: { type: 'json_schema', json_schema: { name: 'answer', schema: given, strict } },
   });
 
-  it('is of the schema that the request has, whatever the prompt says', async () => {
-    const { body } = await hosted(asked(SENTIMENT, { ...format(schema), temperature: 0 }));
-    expect(JSON.parse(body.choices[0].message.content)).toEqual({ label: 'positive' });
-  });
-
   it('is an object around the answer where any is wanted', async () => {
     const response_format = { type: 'json_object' };
     const { body } = await hosted(asked(`As JSON. ${SENTIMENT}`, { response_format, temperature: 0 }));
@@ -437,7 +432,6 @@ describe('reasoning', () => {
   });
 
   it.each([
-    ['max_tokens', 5],
     ['temperature', 0],
     ['top_p', 0.5],
     ['presence_penalty', 1],

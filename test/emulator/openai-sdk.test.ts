@@ -155,20 +155,6 @@ describe.each(CLIENTS)('%s of the OpenAI SDK', (_, clientOf) => {
     expect(error).toMatchObject(members);
   });
 
-  it('retries a chat of the flex tier until there is capacity', async () => {
-    const client = clientOf(await started({ flexCapacity: 0.5, seed: 2 }), { maxRetries: 5 });
-    const ask = (index: number) => ({
-      ...CHAT,
-      messages: [{ role: 'user' as const, content: `Question ${index}` }],
-      service_tier: 'flex' as const,
-    });
-    const answers = await Promise.all(
-      [1, 2, 3, 4].map((index) => client.chat.completions.create(ask(index))),
-    );
-    expect(answers.map(({ service_tier }) => service_tier)).toEqual(Array(4).fill('flex'));
-    expect(emulator?.stats().by_fault['no-capacity']).toBeGreaterThan(0);
-  });
-
   it('raises AuthenticationError for a wrong key', async () => {
     const client = clientOf(await started(), { apiKey: 'wrong' });
     expect(await refusal(client.completions.create(OPEN))).toBeInstanceOf(OpenAI.AuthenticationError);
@@ -217,24 +203,6 @@ describe.each(CLIENTS)('%s of the OpenAI SDK', (_, clientOf) => {
     expect(emulator?.stats().requests).toBe(2);
   });
 
-  it.each(['ms', 'seconds'] as const)(
-    'waits as long as a 429 asks for in %s, and then gets its answer',
-    async (hint) => {
-      const client = clientOf(await started({ ...fault('429'), hint }), { maxRetries: 1 });
-      const before = performance.now();
-      await client.completions.create(OPEN);
-      // Its own backoff would come back after half a second at most. A timer may fire a millisecond early.
-      expect(performance.now() - before).toBeGreaterThanOrEqual(998);
-      expect(emulator?.stats()).toMatchObject({ requests: 2, by_status: { 200: 1, 429: 1 } });
-    },
-  );
-
-  it.each(['500', 'reset'])('is answered after %s when it may retry', async (name) => {
-    const client = clientOf(await started(fault(name)), { maxRetries: 1 });
-    const { choices } = await client.completions.create({ model: MODEL, prompt: SENTIMENT });
-    expect(choices[0]?.text).toBe(' positive');
-  });
-
   it('fault 23: never takes half a stream for a whole one', async () => {
     const client = clientOf(await started(fault('truncate', {})));
     let ended = false;
@@ -263,6 +231,39 @@ it('the Azure client takes its deployment as an option, with an older API versio
 
 describe('the plain client', () => {
   const [, [, plain]] = CLIENTS;
+
+  // Both clients wait and retry with the same code.
+  it('retries a chat of the flex tier until there is capacity', async () => {
+    const client = plain(await started({ flexCapacity: 0.5, seed: 2 }), { maxRetries: 5 });
+    const ask = (index: number) => ({
+      ...CHAT,
+      messages: [{ role: 'user' as const, content: `Question ${index}` }],
+      service_tier: 'flex' as const,
+    });
+    const answers = await Promise.all(
+      [1, 2, 3, 4].map((index) => client.chat.completions.create(ask(index))),
+    );
+    expect(answers.map(({ service_tier }) => service_tier)).toEqual(Array(4).fill('flex'));
+    expect(emulator?.stats().by_fault['no-capacity']).toBeGreaterThan(0);
+  });
+
+  it.each(['ms', 'seconds'] as const)(
+    'waits as long as a 429 asks for in %s, and then gets its answer',
+    async (hint) => {
+      const client = plain(await started({ ...fault('429'), hint }), { maxRetries: 1 });
+      const before = performance.now();
+      await client.completions.create(OPEN);
+      // Its own backoff would come back after half a second at most. A timer may fire a millisecond early.
+      expect(performance.now() - before).toBeGreaterThanOrEqual(998);
+      expect(emulator?.stats()).toMatchObject({ requests: 2, by_status: { 200: 1, 429: 1 } });
+    },
+  );
+
+  it.each(['500', 'reset'])('is answered after %s when it may retry', async (name) => {
+    const client = plain(await started(fault(name)), { maxRetries: 1 });
+    const { choices } = await client.completions.create({ model: MODEL, prompt: SENTIMENT });
+    expect(choices[0]?.text).toBe(' positive');
+  });
 
   it('lists the models', async () => {
     const { data } = await plain(await started({ deployments: { reviews: MODEL } })).models.list();
