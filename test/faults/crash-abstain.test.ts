@@ -41,6 +41,7 @@ describe.each([
 ])('a run to %s that dies at any point of its work on the disk, with labels to leave out', (name, runs) => {
   const folder = new CrashFolder();
   const output = folder.at(name);
+  const isFinished = () => folder.isFinished(name);
   const settings = settingsFor(output, { answer: { ...JOB, abstain: { accuracy: 0.95 } } });
   /** With the threshold that will be found: what it writes is what must be there in the end. */
   const known = settingsFor(output, { answer: { ...JOB, abstain_below: 0.9 } });
@@ -93,13 +94,10 @@ describe.each([
             rowsInCommit,
           );
         const { header } = await rowsOf(known, []);
-        for (const crash of crashes) {
-          const ended = await folder.lives(crash, () => one(crash.latency));
+        await folder.outlived(crashes, one, isFinished, () => {
           if (folder.has(`${name}.part.tmp`)) redone++;
           if (folder.has(name)) expect(folder.text(name)).toBe(header + written.join(''));
-          if (ended || isFinished()) break;
-        }
-        if (!isFinished()) await one(20);
+        });
         expect(folder.text(name)).toBe(header + written.join(''));
         expect(JSON.parse(folder.text('out.summary.json'))).toMatchObject({
           rows: { total: ROWS.length },
@@ -111,12 +109,7 @@ describe.each([
         expect(folder.names).toEqual([name, 'out.review.csv', 'out.summary.json']);
       },
     );
-    await fc.assert(property, { seed: 42, numRuns: runs });
-    // Otherwise nothing was tried.
-    expect(folder.died).toBeGreaterThan(runs);
+    await folder.holds(property, { numRuns: runs });
     expect(redone).toBeGreaterThan(10);
   });
-
-  /** True when the run has nothing left to do: then a process says that the output exists. */
-  const isFinished = (): boolean => folder.has(name) && !folder.has(`${name}.run.json`);
 });

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { completed, failed } from '../output/records.js';
 import {
-  commitTo,
+  commitAll,
   finish,
   openCommitter,
   type Rows,
@@ -30,12 +30,11 @@ describe.each(['out.jsonl', 'out.jsonl.gz'])(
       report: false,
       output: { path: folder.at(name), format: 'batch' },
     });
-    const isFinished = (): boolean => folder.has(name) && !folder.has(`${name}.run.json`);
+    const isFinished = () => folder.isFinished(name);
 
     async function live(rows: Rows): Promise<void> {
       const { committer } = await openCommitter(settings, rows);
-      while (committer.manifest.rows < rows.records.length)
-        await commitTo(committer, rows, Math.min(committer.manifest.rows + 3, rows.records.length));
+      await commitAll(committer, rows, 3);
       await finish(committer, summaryOf(committer, folder.at(name)), { settings });
     }
 
@@ -56,13 +55,15 @@ describe.each(['out.jsonl', 'out.jsonl.gz'])(
             .filter((_, i) => fails[i])
             .map(({ text }) => text)
             .join('');
-          for (const crash of crashes) {
-            await folder.lives(crash, () => live(rows));
-            if (folder.has('out.errors.jsonl'))
-              expect([errors, old]).toContain(folder.text('out.errors.jsonl'));
-            if (isFinished()) break;
-          }
-          if (!isFinished()) await live(rows);
+          await folder.outlived(
+            crashes,
+            () => live(rows),
+            isFinished,
+            () => {
+              if (folder.has('out.errors.jsonl'))
+                expect([errors, old]).toContain(folder.text('out.errors.jsonl'));
+            },
+          );
           expect(folder.text(name)).toBe(rows.text);
           expect(folder.has('out.errors.jsonl') ? folder.text('out.errors.jsonl') : '').toBe(errors);
           expect(folder.names).toEqual([
@@ -72,8 +73,7 @@ describe.each(['out.jsonl', 'out.jsonl.gz'])(
           ]);
         },
       );
-      await fc.assert(property, { seed: 42, numRuns: 80 });
-      expect(folder.died).toBeGreaterThan(80);
+      await folder.holds(property, { numRuns: 80 });
     });
   },
 );

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { completed } from '../output/records.js';
-import { commitTo, finish, openCommitter, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
+import { commitAll, finish, openCommitter, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
 import { CrashFolder, crashWithin } from '../support/crashing-disk.js';
 
 vi.mock('node:fs/promises', async (original) =>
@@ -40,8 +40,7 @@ describe.each([
       );
       const live = async (rowsInCommit: number): Promise<void> => {
         const { committer } = await openCommitter(settings, rows);
-        while (committer.manifest.rows < ROWS)
-          await commitTo(committer, rows, Math.min(ROWS, committer.manifest.rows + rowsInCommit));
+        await commitAll(committer, rows, rowsInCommit);
         await committer.note({ require: WHY });
         await finish(committer, summaryOf(committer, committer.files?.output ?? ''));
       };
@@ -50,20 +49,21 @@ describe.each([
         fc.array(crash, { minLength: 1, maxLength: 6 }),
         async (rowsInCommit, crashes) => {
           await folder.begin(good);
-          for (const crash of crashes) {
-            const ended = await folder.lives(crash, () => live(rowsInCommit));
-            for (const [name, text] of Object.entries(good))
-              expect(readFileSync(folder.at(name), 'utf8')).toBe(text);
-            if (folder.has(rejected)) expect(folder.text(rejected)).toBe(rows.text);
-            if (ended || isFinished()) break;
-          }
-          if (!isFinished()) await live(ROWS);
+          await folder.outlived(
+            crashes,
+            () => live(rowsInCommit),
+            isFinished,
+            () => {
+              for (const [name, text] of Object.entries(good))
+                expect(readFileSync(folder.at(name), 'utf8')).toBe(text);
+              if (folder.has(rejected)) expect(folder.text(rejected)).toBe(rows.text);
+            },
+          );
           expect(folder.text(rejected)).toBe(rows.text);
           expect(folder.names).toEqual([...Object.keys(good), rejected, 'out.rejected.summary.json'].sort());
         },
       );
-      await fc.assert(property, { seed: 105, numRuns: runs });
-      expect(folder.died).toBeGreaterThan(runs);
+      await folder.holds(property, { seed: 105, numRuns: runs });
     });
   },
 );

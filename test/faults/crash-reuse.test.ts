@@ -50,8 +50,6 @@ describe('a run that reuses outcomes and dies at any point of its work on the di
     format: csv,
   };
 
-  const isFinished = (): boolean => folder.has('out.csv') && !folder.has('out.csv.run.json');
-
   const rowsOf = (notes: readonly string[]): Row[] =>
     notes.map((note, i) => {
       const fields = new Map([
@@ -120,11 +118,11 @@ describe('a run that reuses outcomes and dies at any point of its work on the di
       async (notes, rowsInCommit, crashes) => {
         await folder.begin();
         called = [];
-        for (const crash of crashes) {
-          const ended = await folder.lives(crash, () => live(notes, rowsInCommit));
-          if (ended || isFinished()) break;
-        }
-        if (!isFinished()) await live(notes, rowsInCommit);
+        await folder.outlived(
+          crashes,
+          () => live(notes, rowsInCommit),
+          () => folder.isFinished('out.csv'),
+        );
         expect([...new Set(called)].sort((a, b) => a - b)).toEqual(firsts(notes));
         const records = folder.text('out.csv').trimEnd().split('\n').slice(1);
         expect(records.map((record) => record.split(',').slice(0, 3).join(' '))).toEqual(
@@ -147,8 +145,6 @@ describe('a run that reuses outcomes and dies at any point of its work on the di
         expect(left.filter((name) => folder.text(name) !== '')).toEqual([]);
       },
     );
-    await fc.assert(property, { seed: 42, numRuns: 150 });
-    // Otherwise nothing was tried.
-    expect(folder.died).toBeGreaterThan(120);
+    await folder.holds(property, { numRuns: 150, deaths: 120 });
   });
 });

@@ -33,6 +33,7 @@ describe.each([
   const folder = new CrashFolder();
   const output = folder.at(name);
   const settings = settingsFor(output);
+  const isFinished = () => folder.isFinished(name);
 
   /** What the ledger was told to forget; it must be on disk whatever comes. */
   let forgotten = 0;
@@ -76,13 +77,10 @@ describe.each([
             texts.map((note) => ({ note, outcome: { ...completed, latency_ms } })),
           );
         const { header } = await rowsWith(0);
-        for (const crash of crashes) {
-          const rows = await rowsWith(crash.latency);
-          const ended = await folder.lives(crash, () => live(rows, rowsInCommit));
+        const one = async (latency: number) => live(await rowsWith(latency), rowsInCommit);
+        await folder.outlived(crashes, one, isFinished, () => {
           if (folder.has(name)) expect(folder.text(name)).toBe(header + written.join(''));
-          if (ended || isFinished()) break;
-        }
-        if (!isFinished()) await live(await rowsWith(20), rowsInCommit);
+        });
         expect(folder.text(name)).toBe(header + written.join(''));
         expect(JSON.parse(folder.text('out.summary.json'))).toMatchObject({
           rows: { total: texts.length },
@@ -91,13 +89,10 @@ describe.each([
         expect(folder.names).toEqual([name, 'out.summary.json']);
       },
     );
-    await fc.assert(property, { seed: 42, numRuns: runs });
-    // Otherwise nothing was tried.
-    expect(folder.died).toBeGreaterThan(runs);
+    await folder.holds(property, { numRuns: runs });
   });
 
   it('fault 42: over its first rows, and later over all of them, has either the first or all under the final name', async () => {
-    const before = folder.died;
     let wentOn = 0;
     const property = fc.asyncProperty(
       fc.tuple(notes, notes),
@@ -147,14 +142,10 @@ describe.each([
         expect(folder.names).toEqual([name, 'out.summary.json']);
       },
     );
-    await fc.assert(property, { seed: 7, numRuns: limitedRuns });
-    expect(folder.died - before).toBeGreaterThan(limitedRuns);
+    await folder.holds(property, { seed: 7, numRuns: limitedRuns });
     expect(wentOn).toBeGreaterThan(limitedRuns / 12);
   });
 
   const hasAllRows = (): boolean =>
     isFinished() && JSON.parse(folder.text('out.summary.json')).beyond === undefined;
-
-  /** True when the run has nothing left to do: then a process says that the output exists. */
-  const isFinished = (): boolean => folder.has(name) && !folder.has(`${name}.run.json`);
 });

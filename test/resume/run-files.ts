@@ -89,6 +89,13 @@ export async function commitTo(committer: Committer, rows: Rows, last: number): 
   await committer.commit(rows.records.slice(committer.manifest.rows, last));
 }
 
+/** Commits all rows that are not committed yet, some at a time. */
+export async function commitAll(committer: Committer, rows: Rows, rowsInCommit: number): Promise<void> {
+  const { length } = rows.records;
+  while (committer.manifest.rows < length)
+    await commitTo(committer, rows, Math.min(length, committer.manifest.rows + rowsInCommit));
+}
+
 /** A run as its last steps have it. */
 export const finishingOf = (
   committer: Committer,

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import fc from 'fast-check';
-import { afterAll } from 'vitest';
+import { afterAll, expect } from 'vitest';
 
 // Not imported: what mocks a module is loaded by the first import of it, and would wait for itself.
 const real = process.getBuiltinModule('node:fs');
@@ -317,12 +317,45 @@ export class CrashFolder {
     }
   }
 
+  /**
+   * Processes die of these, one after the other, until one comes to its end or the work is done; the last one lives.
+   * @param look at what each of them left
+   */
+  async outlived(
+    crashes: readonly Crash[],
+    live: (latency: number) => Promise<unknown>,
+    isDone: () => boolean,
+    look: () => void = () => {},
+  ): Promise<void> {
+    for (const crash of crashes) {
+      const ended = await this.lives(crash, () => live(crash.latency));
+      look();
+      if (ended || isDone()) break;
+    }
+    if (!isDone()) await live(20);
+  }
+
+  /** A property holds, and processes died while it was tried: otherwise nothing was. */
+  async holds<T>(
+    property: fc.IAsyncPropertyWithHooks<T>,
+    { seed = 42, numRuns, deaths = numRuns }: { seed?: number; numRuns: number; deaths?: number },
+  ): Promise<void> {
+    const before = this.died;
+    await fc.assert(property, { seed, numRuns });
+    expect(this.died - before).toBeGreaterThan(deaths);
+  }
+
   at(name: string): string {
     return join(this.path, name);
   }
 
   has(name: string): boolean {
     return existsSync(this.at(name));
+  }
+
+  /** An output of which nothing is left to do: then a process says that it exists. */
+  isFinished(name: string): boolean {
+    return this.has(name) && !this.has(`${name}.run.json`);
   }
 
   /** The text of a file, unpacked where it is packed. */
