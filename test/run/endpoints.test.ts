@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { pino } from 'pino';
-import { afterAll, afterEach, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { defineJob, retry, run, type Summary } from '../../src/index.js';
 import { Workplace } from '../support/promptmill.js';
 import {
@@ -17,10 +17,10 @@ afterAll(() => work.remove());
 const echo: Script = ({ prompt }) => ({ json: completionBody({ text: ` ${prompt}` }) });
 const refused: Script = () => ({ status: 401, json: { error: { code: '401', message: 'no' } } });
 
-describe('a job with several endpoints', () => {
+describe.concurrent('a job with several endpoints', () => {
   const services: ScriptedService[] = [];
-  afterEach(async () => {
-    for (const service of services.splice(0)) await service.close();
+  afterAll(async () => {
+    for (const service of services) await service.close();
   });
   let names = 0;
 
