@@ -99,15 +99,15 @@ describe('a run that reaches a limit', () => {
   });
 
   it('of time stops with 3, and the same command goes on', async () => {
-    const freed: (() => void)[] = [];
+    const stopping = withResolvers();
     // From the 20th call on, nothing is answered until the run is about to stop.
-    place.script = ({ total }) => (total < 20 ? {} : new Promise((resolve) => freed.push(() => resolve({}))));
-    const stopping = run(100, { deadline: '3s' });
-    const watch = setInterval(() => {
-      for (const free of freed.splice(0)) setTimeout(free, 4_000);
-    }, 50);
-    const { code, stderr } = await stopping;
-    clearInterval(watch);
+    place.script = async ({ total }) => {
+      if (total >= 20) await stopping.promise;
+      return {};
+    };
+    const { code, stderr } = await run(100, { deadline: '3s' }, (text) => {
+      if (text.includes('stopping')) stopping.resolve();
+    });
     expect(code, stderr).toBe(3);
     expect(stderr).toContain('deadline');
     place.script = () => ({});

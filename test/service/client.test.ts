@@ -296,7 +296,7 @@ describe('faults of the network', () => {
       const length = ++calls === 5 ? large.length : 2 * large.length;
       socket.once('data', () => socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${length}\r\n\r\n${large}`));
     });
-    const client = clientOf(`http://127.0.0.1:${port}/x`, { connections: 5, timeoutMs: 8_000 });
+    const client = clientOf(`http://127.0.0.1:${port}/x`, { connections: 5, timeoutMs: 3_000 });
     const ends = await Promise.all(Array.from({ length: 5 }, () => client.call(body('a'), KEY)));
     expect(ends.map((end) => (end.kind === 'failure' ? end.code : 'whole')).sort()).toEqual([
       'timeout',
