@@ -161,7 +161,7 @@ describe('a command', () => {
       cpSync(template.path('out/reviews.csv'), template.path(name));
     template.write('gold.csv', 'review_id,truth\nR0001,neutral\nR0002,negative\n');
     template.write('out/reviews.review.csv', 'row,answer\n2,positive\n');
-  }, 60_000);
+  });
 
   afterAll(async () => {
     template.remove();

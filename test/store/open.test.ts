@@ -106,7 +106,7 @@ describe('a server that is not there', () => {
       code: 'queue_unreachable',
     });
     mute.close();
-  }, 12_000);
+  });
 });
 
 if (haveRedis()) {

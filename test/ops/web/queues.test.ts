@@ -115,7 +115,7 @@ function queues(under: () => StoreUnderTest): void {
     void worker.run();
     await failed;
     await worker.close();
-    await expect.poll(shown, { timeout: 10_000 }).toHaveProperty('queues', [[QUEUE, '0', '0', '1', '2']]);
+    await expect.poll(shown).toHaveProperty('queues', [[QUEUE, '0', '0', '1', '2']]);
     const { body } = await dashboard.get('/api/state');
     expect(body).not.toContain(SECRET);
     const date = expect.stringMatching(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$/);

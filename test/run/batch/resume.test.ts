@@ -30,7 +30,7 @@ describe.concurrent('a run that was interrupted while its batches ran', () => {
     expect(emulator.stats().batches.created).toBe(3);
     expect(summary.cost).toBeCloseTo(billedBy(emulator).cost, 6);
     expect(job.left()).toEqual([]);
-  }, 60_000);
+  });
 
   it('takes what they have and calls the rest when the job has no time for batches any more', async () => {
     const { emulator, job } = await interrupted();
@@ -39,7 +39,7 @@ describe.concurrent('a run that was interrupted while its batches ran', () => {
     expect(summary).toMatchObject({ stopped: null, rows: { completed: 30 }, calls: { sent: 30 - rows } });
     expect(emulator.stats().batches.created).toBe(2);
     expect(summary.cost).toBeCloseTo(billedBy(emulator).cost, 6);
-  }, 60_000);
+  });
 
   it('cancels them when it starts over, and not before the service has heard of it', async () => {
     const { emulator, job } = await interrupted();
@@ -58,5 +58,5 @@ describe.concurrent('a run that was interrupted while its batches ran', () => {
     );
     expect(emulator.stats().batches.created).toBe(5);
     expect(job.left()).toEqual([]);
-  }, 60_000);
+  });
 });
