@@ -3,7 +3,9 @@ import {
   closeSync,
   constants,
   createReadStream,
+  fdatasync,
   fstatSync,
+  fsync,
   lstatSync,
   openSync,
   readFileSync,
@@ -11,6 +13,7 @@ import {
   statSync,
 } from 'node:fs';
 import { type FileHandle, link, lstat, open, rename, rm } from 'node:fs/promises';
+import { promisify } from 'node:util';
 import { errorCode } from '../core/errors.js';
 
 /*
@@ -42,6 +45,17 @@ export async function createPlainFile(path: string, mode?: number): Promise<File
   if (mode !== undefined && ((await file.stat()).mode & 0o777) !== mode) await file.chmod(mode);
   return file;
 }
+
+const fsyncOf = promisify(fsync);
+const fdatasyncOf = promisify(fdatasync);
+
+// By descriptor, because the handles that Yarn's Plug'n'Play puts in place of Node's cannot sync.
+
+/** Resolves when content and size of the file, or the names in the folder, are on the disk. */
+export const syncFile = (file: FileHandle): Promise<void> => fsyncOf(file.fd);
+
+/** Resolves when what was written is on the disk. */
+export const syncData = (file: FileHandle): Promise<void> => fdatasyncOf(file.fd);
 
 /** Undefined if there is no plain file. */
 export function modeOf(path: string): number | undefined {

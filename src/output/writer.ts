@@ -5,7 +5,16 @@ import { dirname } from 'node:path';
 import { getSystemErrorMap } from 'node:util';
 import { steadyNow } from '../core/clock.js';
 import { isDiskFull } from '../core/errors.js';
-import { createPlainFile, type FileId, fileAt, isSame, modeOf, openPlainFile } from './plain-file.js';
+import {
+  createPlainFile,
+  type FileId,
+  fileAt,
+  isSame,
+  modeOf,
+  openPlainFile,
+  syncData,
+  syncFile,
+} from './plain-file.js';
 
 export interface RecordWriter {
   readonly bytes: number;
@@ -50,7 +59,7 @@ export class PartFile implements RecordWriter {
         }
         await file.truncate(bytes);
         // A run with nothing to append renames the file at once: what was cut off must not come back.
-        if (bytes > 0) await file.sync();
+        if (bytes > 0) await syncFile(file);
         return new PartFile(path, file, bytes, await tailOf(file, bytes));
       } catch (error) {
         await file.close();
@@ -72,7 +81,7 @@ export class PartFile implements RecordWriter {
     const data = Buffer.from(text);
     await writing(this.path, async () => {
       await writeAt(this.file, data, this.position);
-      await this.file.datasync();
+      await syncData(this.file);
     });
     this.position += data.length;
     this.tail = Buffer.concat([this.tail, data.subarray(-TAIL)]).subarray(-TAIL);
@@ -145,7 +154,7 @@ async function copyBytes(from: FileHandle, to: FileHandle, bytes: number): Promi
     await writeAt(to, buffer.subarray(0, bytesRead), at);
     at += bytesRead;
   }
-  await to.datasync();
+  await syncData(to);
 }
 
 /** Standard output as the output of a run: no resume, no rename. */
@@ -267,7 +276,7 @@ async function fill(temporary: Temporary, content: Content, mode?: number): Prom
   const file = await begin(temporary, mode);
   try {
     await writeFile(file, content);
-    await file.sync();
+    await syncFile(file);
     return await file.stat();
   } finally {
     await file.close();
@@ -308,7 +317,7 @@ export async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, 'r').catch(() => null);
   if (folder === null) return;
   try {
-    await folder.sync();
+    await syncFile(folder);
   } catch {
     // EINVAL or EPERM on file systems that cannot.
   } finally {

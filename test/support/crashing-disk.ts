@@ -30,7 +30,7 @@ type Names = ReadonlyMap<string, number>;
  * names are. Before it, names change in the order of the operations, but how far is open.
  */
 class CrashingDisk {
-  readonly #handles = new Set<FileHandle>();
+  readonly #paths = new Map<FileHandle, string>();
   readonly #safeContent = new Map<number, Buffer>();
   readonly #removed = new Map<number, Buffer>();
   #folder = '';
@@ -63,8 +63,8 @@ class CrashingDisk {
 
   /** The process has ended: its files are closed, and after a loss of power the disk has what it kept. */
   async reboot(): Promise<void> {
-    for (const handle of this.#handles) await handle.close();
-    this.#handles.clear();
+    for (const handle of this.#paths.keys()) await handle.close();
+    this.#paths.clear();
     if (this.#dead && this.#crash?.power) this.#losePower(this.#crash.chance);
     this.#crash = null;
     this.#left = Number.POSITIVE_INFINITY;
@@ -88,12 +88,19 @@ class CrashingDisk {
     work();
   }
 
-  opened(handle: FileHandle): void {
-    this.#handles.add(handle);
+  opened(handle: FileHandle, path: string): void {
+    this.#paths.set(handle, path);
   }
 
   closed(handle: FileHandle): void {
-    this.#handles.delete(handle);
+    this.#paths.delete(handle);
+  }
+
+  async sync(descriptor: number): Promise<void> {
+    const [handle, path] = [...this.#paths].find(([{ fd }]) => fd === descriptor) ?? [];
+    if (handle === undefined || path === undefined) throw new Error('a file that is not open');
+    await handle.sync();
+    this.synced(path);
   }
 
   synced(path: string): void {
@@ -167,9 +174,9 @@ export function crashingPromises(real: typeof promises): object {
     open: (path: string, flags: string | number, mode?: number) =>
       disk.step(async () => {
         const handle = await real.open(path, flags, mode);
-        disk.opened(handle);
+        disk.opened(handle, path);
         if (typeof flags === 'number' && (flags & constants.O_CREAT) !== 0) disk.renamed();
-        return crashingHandle(handle, path);
+        return crashingHandle(handle);
       }),
     writeFile: async (file: FileHandle, content: string | AsyncIterable<string | Buffer>) => {
       const pieces: Buffer[] = [];
@@ -204,16 +211,15 @@ export function crashingFs(real: typeof fs): object {
       real.rmSync(path, options);
       disk.renamed();
     });
-  return { ...real, rmSync, default: real };
+  const fsync = (descriptor: number, done: (error: unknown) => void): void => {
+    disk.step(() => disk.sync(descriptor)).then(() => done(null), done);
+  };
+  return { ...real, rmSync, fsync, fdatasync: fsync, default: real };
 }
 
-function crashingHandle(handle: FileHandle, path: string): object {
-  const sync = () =>
-    disk.step(async () => {
-      await handle.sync();
-      disk.synced(path);
-    });
+function crashingHandle(handle: FileHandle): object {
   return {
+    fd: handle.fd,
     write: (data: Buffer, offset: number, length: number, position: number) =>
       disk.step(
         () => handle.write(data, offset, length, position),
@@ -229,8 +235,6 @@ function crashingHandle(handle: FileHandle, path: string): object {
     read: (buffer: Buffer, offset: number, length: number, position: number) =>
       handle.read(buffer, offset, length, position),
     truncate: (length: number) => disk.step(() => handle.truncate(length)),
-    sync,
-    datasync: sync,
     close: () =>
       disk.step(async () => {
         await handle.close();

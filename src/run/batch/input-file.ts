@@ -1,6 +1,7 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import type { Tokens } from '../../core/model.js';
 import { PIECE } from '../../output/packing.js';
+import { syncFile } from '../../output/plain-file.js';
 import { writing } from '../../output/writer.js';
 import { NO_TOKENS, plus } from '../../pace/budget.js';
 
@@ -49,7 +50,7 @@ export class InputFile {
   async seal(): Promise<void> {
     try {
       await this.#flush();
-      await writing(this.path, () => this.file.sync());
+      await writing(this.path, () => syncFile(this.file));
     } finally {
       await this.file.close();
     }

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { steadyNow } from '../../core/clock.js';
 import { StopError } from '../../core/errors.js';
 import { count, counted, duration } from '../../core/figures.js';
+import { syncFile } from '../../output/plain-file.js';
 import { syncFolder, writing } from '../../output/writer.js';
 import { NO_TOKENS } from '../../pace/budget.js';
 import type { BatchApi, No, Page, RemoteBatch, Reply } from '../../service/batch-api.js';
@@ -342,7 +343,7 @@ export class Journey {
         });
         if (failure !== null) throw (failure as { readonly error: unknown }).error;
         await flush();
-        await to.sync();
+        await syncFile(to);
         return reply;
       } finally {
         await to.close();
