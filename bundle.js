@@ -1,4 +1,4 @@
-import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { build } from 'esbuild';
 
@@ -141,3 +141,8 @@ const licences = [...new Set(folders)].sort().map((folder) => {
   return `${name} ${version}: ${license}\n\n${text}`;
 });
 writeFileSync('dist/bundle/licences.txt', licences.join('\n\n'));
+
+// `npm pack` takes bullmq, with what it brings, into the package (`bundleDependencies`), but for this, which nothing needs: it has an
+// install script, by which pnpm ends with an error and npm 11 warns.
+for (const name of ['msgpackr-extract', '@msgpackr-extract'])
+  rmSync(join('node_modules', name), { recursive: true, force: true });
