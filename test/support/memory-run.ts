@@ -8,7 +8,7 @@ import { readEnvironment } from '../../src/config/environment.js';
 import { jobSchema } from '../../src/config/job-schema.js';
 import type { RunFlags, Settings } from '../../src/config/settings.js';
 import { Halt } from '../../src/core/halt.js';
-import { openedJob } from '../../src/library/opened-job.js';
+import { type OpenedJob, openedJob } from '../../src/library/opened-job.js';
 import { service } from '../../src/library/service.js';
 import { exitOf, type RunResult, runJob } from '../../src/run/pipeline.js';
 import type { OfflineContext } from '../../src/run/run-context.js';
@@ -44,6 +44,13 @@ export interface MemoryOptions {
   readonly work?: (settings: Settings, context: OfflineContext) => Promise<RunResult>;
 }
 
+interface BegunOptions
+  extends Pick<MemoryOptions, 'halt' | 'storeOf' | 'work'>,
+    Pick<OfflineContext, 'onBegun'> {
+  /** What standard input has. */
+  readonly text?: string;
+}
+
 /** Rows of a run: objects, or the text of a CSV file. */
 export type MemoryRows = readonly object[] | string;
 
@@ -73,7 +80,7 @@ export class MemoryMachine {
    * @throws what keeps the run from starting
    */
   async run(job: object, rows: MemoryRows | null = null, options: MemoryOptions = {}): Promise<MemoryRun> {
-    const { flags = {}, env = {}, halt = new Halt(), storeOf = (own) => own, work = runJob } = options;
+    const { flags = {}, env = {} } = options;
     const isText = typeof rows === 'string';
     const text = isText ? rows : (rows ?? []).map((row) => `${JSON.stringify(row)}\n`).join('');
     const given = { path: '-', format: isText ? 'csv' : 'jsonl' };
@@ -87,13 +94,21 @@ export class MemoryMachine {
       output: { path: '-', ...(!('path' in output) && { format: 'jsonl' }), ...output },
     });
     const environment = readEnvironment({ ...ENVIRONMENT, ...env }, null);
-    const opened = openedJob({ ...parsed, name: 'job' }, environment, flags);
+    return await this.begin(openedJob({ ...parsed, name: 'job' }, environment, flags), { ...options, text });
+  }
+
+  /**
+   * Begins a job that was opened already, for example from a job file.
+   * @throws what keeps the run from starting, or ends it
+   */
+  async begin({ settings, environment }: OpenedJob, given: BegunOptions = {}): Promise<MemoryRun> {
+    const { text = '', halt = new Halt(), storeOf = (own) => own, work = runJob, onBegun } = given;
     const said: string[] = [];
     const say = (line: string): void => void said.push(line);
     const stdout = new PassThrough();
     const written: Buffer[] = [];
     stdout.on('data', (piece: Buffer) => written.push(piece));
-    const { endpoints } = await service(opened.settings, environment, say);
+    const { endpoints } = await service(settings, environment, say);
     const offline: OfflineContext = {
       halt,
       log: pino({ level: 'silent' }),
@@ -102,13 +117,14 @@ export class MemoryMachine {
       stderr: new PassThrough().resume(),
       quiet: true,
       say,
+      ...(onBegun && { onBegun }),
       openStore: async () => storeOf(this.#store.open()),
       connect: async () => ({
         ...offline,
         endpoints: mapped(endpoints, (endpoint) => ({ ...endpoint, connect: this.#connect })),
       }),
     };
-    const result = await work(opened.settings, offline);
+    const result = await work(settings, offline);
     const lines = Buffer.concat(written).toString('utf8').split('\n');
     return {
       lines: lines.filter((line) => line !== '').map((line) => JSON.parse(line)),
@@ -169,7 +185,7 @@ function exchangeOf(reply: Awaited<ReturnType<Script>>, url: string): Exchange {
 const stateDir = mkdtempSync(join(tmpdir(), 'promptmill-memory-'));
 process.on('exit', () => rmSync(stateDir, { recursive: true, force: true }));
 
-const ENVIRONMENT = {
+export const ENVIRONMENT = {
   PROMPTMILL_BASE_URL: 'http://127.0.0.1:9',
   PROMPTMILL_API_KEY: 'a-key-for-tests-only',
   PROMPTMILL_STATE_DIR: stateDir,
