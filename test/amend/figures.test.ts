@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { Workplace } from '../support/promptmill.js';
-import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
-import { oneStore } from '../support/stores.js';
+import { MemoryPlace } from '../support/memory-place.js';
+import type { Workplace } from '../support/promptmill.js';
+import { completionBody } from '../support/scripted-service.js';
 
 /** What a service answers for a row. */
 type Said =
@@ -23,9 +23,9 @@ const ROWS: readonly (readonly [gold: string, first: Said, then: Said])[] = [
   ['', { text: ' no', confidence: 0.97 }, { error: 'bad' }],
 ];
 /** All rows but the one that says the same, chosen by what came of them as far as that is possible. */
-const CHOSEN = ['--status', 'failed,filtered', '--invalid', '--row', '1,7-8,10'];
-const UNSURE = ['--status', 'failed,filtered', '--invalid', '--abstained', '--row', '1,10'];
-const TEXT = ['--status', 'failed,filtered', '--row', '1,5-8,10'];
+const CHOSEN = { status: 'failed,filtered', invalid: true, row: '1,7-8,10' };
+const UNSURE = { status: 'failed,filtered', invalid: true, abstained: true, row: '1,10' };
+const TEXT = { status: 'failed,filtered', row: '1,5-8,10' };
 
 /** What no two runs have alike, and what both times take together. */
 const OWN = [
@@ -34,28 +34,25 @@ const OWN = [
 ];
 
 describe('the figures of an output whose rows were called again', () => {
-  const store = oneStore();
+  let place: MemoryPlace;
   let work: Workplace;
-  let service: ScriptedService;
   let isThen: boolean;
-  beforeEach(async () => {
-    work = new Workplace();
+  beforeEach(() => {
+    place = new MemoryPlace();
+    work = place.work;
     isThen = false;
     const lines = ROWS.map(([gold], i) => `${i + 1},${gold}\n`);
     work.write('in.csv', `id,right\n${lines.join('')}`);
-    service = await startScriptedService(({ prompt }) => {
+    place.script = ({ prompt }) => {
       const [, first, then] = ROWS[Number(/\d+/.exec(prompt)?.[0]) - 1] ?? ['', sure, sure];
       const said = isThen ? then : first;
       if ('error' in said)
         return { status: 400, json: { error: { code: said.error, message: `no ${prompt}` } } };
       const { text, confidence = 1, finish = 'stop' } = said;
       return { json: completionBody({ text, confidence, finish_reason: finish }) };
-    });
+    };
   });
-  afterEach(async () => {
-    await service.close();
-    work.remove();
-  });
+  afterEach(() => work.remove());
 
   const figures = (name: string): Record<string, unknown> =>
     Object.fromEntries(Object.entries(work.json(name)).filter(([field]) => !OWN.includes(field)));
@@ -87,16 +84,15 @@ describe('the figures of an output whose rows were called again', () => {
         },
         `${output}.yaml`,
       );
-    const env = { PROMPTMILL_BASE_URL: service.url, ...store() };
-    await work.call(['run', job('out')], env);
+    await place.run(job('out'));
     isThen = true;
     const chosen = answer === undefined ? TEXT : 'confidence' in answer ? UNSURE : CHOSEN;
-    const retried = await work.call(['retry', `out.${format}`, ...chosen], env);
-    expect(retried.code, retried.stderr).toBe(1);
+    const retried = await place.retry(`out.${format}`, chosen);
+    expect(retried.code, retried.said).toBe(1);
     const sent = Number(Object(work.json('out.summary.json')['calls'])['sent']);
 
     const mended = { ...figures('out.summary.json'), job: 'oracle', job_file: 'oracle.yaml' };
-    await work.call(['run', job('oracle')], env);
+    await place.run(job('oracle'));
     expect(mended).toEqual(figures('oracle.summary.json'));
     const fresh = work.json('oracle.summary.json');
     expect(sent).toBeGreaterThan(Number(Object(fresh['calls'])['sent']));
@@ -112,13 +108,12 @@ describe('the figures of an output whose rows were called again', () => {
       output: { path: 'out.csv' },
       answer,
     });
-    const env = { PROMPTMILL_BASE_URL: service.url, ...store() };
-    await work.call(['run', job], env);
+    await place.run(job);
     isThen = true;
-    await work.call(['retry', 'out.csv'], env);
+    await place.retry('out.csv');
     const { confusions } = Object(work.json('out.summary.json')['scores']);
     expect(confusions[0]).toEqual({ gold: 'no', answer: 'yes', rows: 2, examples: [2, 7] });
-    const { stdout } = await work.call(['score', 'out.csv', '--json'], env);
+    const { stdout } = await work.call(['score', 'out.csv', '--json']);
     expect(JSON.parse(stdout).scores.confusions).toEqual(confusions);
   });
 });

@@ -10,11 +10,10 @@ import {
   symlinkSync,
   truncateSync,
 } from 'node:fs';
-import { afterAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { MemoryPlace } from '../support/memory-place.js';
 import { Workplace } from '../support/promptmill.js';
-import { scriptedPlace } from '../support/scripted-place.js';
 import { completionBody } from '../support/scripted-service.js';
-import { oneStore } from '../support/stores.js';
 
 const LABELS = { positive: ['good'], negative: [], neutral: [] };
 const ANSWER = { labels: LABELS, confidence: 'logprobs', abstain_below: 0.8 };
@@ -28,16 +27,17 @@ const SAID: readonly (readonly [text: string, confidence: number])[] = [
   [' neutral', 0.5],
 ];
 
-const store = oneStore();
-const at = (url: string) => ({ PROMPTMILL_BASE_URL: url, ...store() });
-
-const place = scriptedPlace();
+let place: MemoryPlace;
+beforeEach(() => {
+  place = new MemoryPlace();
+});
+afterEach(() => place.work.remove());
 
 /** Runs a job over in.csv into out.csv. */
 const run = async (job: object): Promise<void> => {
   const path = place.work.job({ input: { path: 'in.csv' }, output: { path: 'out.csv' }, ...job });
-  const ended = await place.work.call(['run', path], at(place.service.url));
-  expect(ended.code, ended.stderr).toBe(0);
+  const { code, said } = await place.run(path);
+  expect(code, said).toBe(0);
 };
 
 describe('promptmill merge-review', () => {

@@ -1,4 +1,3 @@
-import { afterEach, beforeEach } from 'vitest';
 import { extendOutput } from '../../src/amend/extend.js';
 import { runAndRetry } from '../../src/amend/run-and-retry.js';
 import type { SelectionFlags } from '../../src/amend/selection.js';
@@ -68,14 +67,4 @@ export class MemoryPlace {
       process.chdir(before);
     }
   }
-}
-
-/** A place for each test of the file or block. */
-export function memoryPlace(): () => MemoryPlace {
-  let place: MemoryPlace;
-  beforeEach(() => {
-    place = new MemoryPlace();
-  });
-  afterEach(() => place.work.remove());
-  return () => place;
 }
