@@ -1,10 +1,12 @@
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, symlinkSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { RunFlags } from '../../src/config/settings.js';
 import type { RunReport } from '../../src/render/run-report.js';
 import { outputFiles } from '../../src/resume/output-files.js';
 import { removeReport } from '../../src/resume/report-file.js';
-import { type Ended, Workplace } from '../support/promptmill.js';
-import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { MemoryPlace } from '../support/memory-place.js';
+import type { Ended, Workplace } from '../support/promptmill.js';
+import { completionBody, startScriptedService } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
 
 const MARKUP = '<script>alert(1)</script> [x](javascript:1) | **b** `c`';
@@ -31,8 +33,9 @@ const SCRIPT = ({ prompt }: { readonly prompt: string }) => {
 const store = oneStore();
 
 describe('promptmill report', () => {
-  let service: ScriptedService;
-  const work = new Workplace();
+  const place = new MemoryPlace();
+  place.script = SCRIPT;
+  const { work } = place;
   const report = (...args: readonly string[]): Promise<Ended> => work.call(['report', ...args]);
   const jsonOf = async (...args: readonly string[]): Promise<RunReport> => {
     const { code, stdout, stderr } = await report(...args, '--json');
@@ -40,7 +43,6 @@ describe('promptmill report', () => {
     return JSON.parse(stdout);
   };
   beforeAll(async () => {
-    service = await startScriptedService(SCRIPT);
     for (const output of ['out.csv', 'lines.jsonl']) {
       const job = work.job({
         input: { path: work.write('rows.csv', ROWS) },
@@ -49,17 +51,11 @@ describe('promptmill report', () => {
         output: { path: output },
         limits: { requests_per_minute: 60_000 },
       });
-      const { code, stderr } = await work.call(['run', job], {
-        PROMPTMILL_BASE_URL: service.url,
-        ...store(),
-      });
-      expect(code, stderr).toBe(1);
+      const { code, said } = await place.run(job);
+      expect(code, said).toBe(1);
     }
   });
-  afterAll(async () => {
-    await service.close();
-    work.remove();
-  });
+  afterAll(() => work.remove());
 
   it.each(['out.csv', 'lines.jsonl'])(
     'has what the run came to, and the rows to look at: %s',
@@ -114,8 +110,8 @@ describe('promptmill report', () => {
       },
       'truth.yaml',
     );
-    const ran = await work.call(['run', job], { PROMPTMILL_BASE_URL: service.url, ...store() });
-    expect(ran.code, ran.stderr).toBe(0);
+    const ran = await place.run(job);
+    expect(ran.code, ran.said).toBe(0);
     const judged = { wrong: 1, right: 1, answered: 1 };
     const { table } = await jsonOf('truth.out.csv');
     expect(table?.outcomes).toEqual(judged);
@@ -229,10 +225,9 @@ describe('promptmill report', () => {
       answer: { labels: ['good', 'bad'] },
       output: { path: 'again.csv' },
     });
-    const env = { PROMPTMILL_BASE_URL: service.url, ...store() };
-    expect((await work.call(['run', job], env)).code).toBe(1);
+    expect((await place.run(job)).code).toBe(1);
     work.write('rows.csv', ROWS.replace('3,fails', '3,fine'));
-    expect((await work.call(['run', job, '--overwrite'], env)).code).toBe(0);
+    expect((await place.run(job, { overwrite: true })).code).toBe(0);
     const { sections, summary } = await jsonOf('again.csv');
     expect(summary.last_run).toMatchObject({ output: 'again.csv', rows: { failed: 1, completed: 4 } });
     const rows = sections.find(({ id }) => id === 'last_run')?.rows.map(({ name, value }) => [name, value]);
@@ -243,31 +238,38 @@ describe('promptmill report', () => {
 });
 
 describe('the report of a run', () => {
-  let service: ScriptedService;
+  let place: MemoryPlace;
   let work: Workplace;
   let during: () => void = () => {};
-  beforeAll(async () => {
-    service = await startScriptedService(() => {
+  beforeEach(() => {
+    place = new MemoryPlace();
+    place.script = () => {
       during();
       return { json: completionBody({ text: ' good' }) };
-    });
-  });
-  afterAll(() => service.close());
-  beforeEach(() => {
-    work = new Workplace();
+    };
+    work = place.work;
     during = () => {};
   });
   afterEach(() => work.remove());
 
-  const run = (job: object, ...flags: readonly string[]): Promise<Ended> =>
-    work.call(
-      ['run', work.job({ input: { path: work.rows(3) }, output: { path: 'out.csv' }, ...job }), ...flags],
-      { PROMPTMILL_BASE_URL: service.url, ...store() },
-    );
+  const job = (more: object): string =>
+    work.job({ input: { path: work.rows(3) }, output: { path: 'out.csv' }, ...more });
+  const run = (more: object, flags: RunFlags = {}) => place.run(job(more), flags);
   const there = (): boolean => existsSync(work.path('out.report.html'));
 
+  /** The same from the command line. */
+  const command = async (more: object, ...flags: string[]): Promise<Ended> => {
+    const service = await startScriptedService(place.script);
+    const env = { PROMPTMILL_BASE_URL: service.url, ...store() };
+    try {
+      return await work.call(['run', job(more), ...flags], env);
+    } finally {
+      await service.close();
+    }
+  };
+
   it('is beside its output, the same that the command makes', async () => {
-    const { code, stderr } = await run({ report: true });
+    const { code, stderr } = await command({ report: true });
     expect(code, stderr).toBe(0);
     expect(stderr).toMatch(/report {3}out\.report\.html/);
     expect(there()).toBe(true);
@@ -277,7 +279,7 @@ describe('the report of a run', () => {
 
   it('is left out where the job says so, and where the records go to standard output', async () => {
     expect((await run({ report: false })).code).toBe(0);
-    expect((await run({ report: true }, '--output', '-')).code).toBe(0);
+    expect((await command({ report: true }, '--output', '-')).code).toBe(0);
     expect(there()).toBe(false);
   });
 
@@ -285,12 +287,12 @@ describe('the report of a run', () => {
     expect((await run({ report: true })).code).toBe(0);
     const page = work.read('out.report.html');
     during = () => mkdirSync(work.path('out.report.html.tmp'), { recursive: true });
-    const { code, stderr } = await run({ report: true }, '--overwrite');
-    expect(code, stderr).toBe(0);
-    expect(stderr).toContain('warning: the output is whole, but its report could not be made');
+    const { code, said } = await run({ report: true }, { overwrite: true });
+    expect(code, said).toBe(0);
+    expect(said).toContain('warning: the output is whole, but its report could not be made');
     expect(there()).toBe(false);
     work.write('out.report.html', page);
-    expect((await run({ report: false }, '--overwrite')).code).toBe(0);
+    expect((await run({ report: false }, { overwrite: true })).code).toBe(0);
     expect(there()).toBe(false);
     work.write('out.report.html', 'mine');
     await removeReport(outputFiles(work.path('out.csv')));
@@ -299,7 +301,7 @@ describe('the report of a run', () => {
 
   it('that cannot be written is a warning, and no failed run', async () => {
     during = () => mkdirSync(work.path('out.report.html'), { recursive: true });
-    const { code, stderr } = await run({ report: true });
+    const { code, stderr } = await command({ report: true });
     expect(code, stderr).toBe(0);
     expect(stderr).toContain(
       'warning: the output is whole, but its report could not be made: cannot write out.report.html',
@@ -316,11 +318,11 @@ describe('the report of a run', () => {
       () => mkdirSync(work.path('out.report.html')),
     ]) {
       make();
-      const calls = service.calls();
-      const { code, stderr } = await run({ report: true });
+      const calls = place.machine.calls();
+      const { code, said } = await run({ report: true });
       expect(code).toBe(2);
-      expect(stderr).toContain('out.report.html is a ');
-      expect(service.calls()).toBe(calls);
+      expect(said).toContain('out.report.html is a ');
+      expect(place.machine.calls()).toBe(calls);
       rmSync(work.path('out.report.html'), { recursive: true });
     }
   });
