@@ -1,9 +1,9 @@
 import { rmSync } from 'node:fs';
 import { stringify } from 'csv-stringify/sync';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { Workplace } from '../support/promptmill.js';
-import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
-import { oneStore } from '../support/stores.js';
+import { MemoryPlace } from '../support/memory-place.js';
+import type { Workplace } from '../support/promptmill.js';
+import { completionBody, type Script } from '../support/scripted-service.js';
 
 /** Text of the answer to each row, and the probabilities of what might begin it; none where there are no log probabilities. */
 const SAYS: readonly (readonly [text: string, probabilities: Readonly<Record<string, number>> | null])[] = [
@@ -31,48 +31,46 @@ i,i
 
 const LABELS = ['positive', 'negative', 'neutral', '=odd'];
 
-let service: ScriptedService;
+let place: MemoryPlace;
 let work: Workplace;
-beforeAll(async () => {
-  service = await startScriptedService(({ prompt, body: { n } }) => {
-    const [kind, id = ''] = prompt.split(' ');
-    const place = 'abcdefgh'.indexOf(id);
-    const texts: Readonly<Record<string, readonly string[]>> = {
-      json: ['{"city": "5", "n": 5}', '{"city": "", "n": 6}', '{"n": 7}', 'none', '{"city": "Rom"}', '{}'],
-      number: ['4', '3.5', 'five', '9', '2'],
-      reused: ['{"copied_from": 5}', '{"copied_from": 6}'],
-      several: ['price', 'price, quality', 'none', 'cats', 'quality'],
-    };
-    if (kind !== 'label') {
-      const body = completionBody({ text: texts[kind ?? '']?.[place] ?? '1' });
-      const choices = Array.from({ length: Number(n ?? 1) }, (_, index) => ({ ...body.choices[0], index }));
-      return { json: { ...body, choices } };
-    }
-    const [text, probabilities] = SAYS[place] ?? [' neutral', { ' neutral': 1 }];
-    const top = Object.fromEntries(
-      Object.entries(probabilities ?? {}).map(([token, p]) => [token, Math.log(p)]),
-    );
-    const logprobs = { tokens: [text], token_logprobs: [null], top_logprobs: [top] };
-    const body = completionBody({ text });
-    const choices = body.choices.map((choice) => ({ ...choice, logprobs: probabilities && logprobs }));
+const script: Script = ({ prompt, body: { n } }) => {
+  const [kind, id = ''] = prompt.split(' ');
+  const at = 'abcdefgh'.indexOf(id);
+  const texts: Readonly<Record<string, readonly string[]>> = {
+    json: ['{"city": "5", "n": 5}', '{"city": "", "n": 6}', '{"n": 7}', 'none', '{"city": "Rom"}', '{}'],
+    number: ['4', '3.5', 'five', '9', '2'],
+    reused: ['{"copied_from": 5}', '{"copied_from": 6}'],
+    several: ['price', 'price, quality', 'none', 'cats', 'quality'],
+  };
+  if (kind !== 'label') {
+    const body = completionBody({ text: texts[kind ?? '']?.[at] ?? '1' });
+    const choices = Array.from({ length: Number(n ?? 1) }, (_, index) => ({ ...body.choices[0], index }));
     return { json: { ...body, choices } };
-  });
-});
-afterAll(() => service.close());
+  }
+  const [text, probabilities] = SAYS[at] ?? [' neutral', { ' neutral': 1 }];
+  const top = Object.fromEntries(
+    Object.entries(probabilities ?? {}).map(([token, p]) => [token, Math.log(p)]),
+  );
+  const logprobs = { tokens: [text], token_logprobs: [null], top_logprobs: [top] };
+  const body = completionBody({ text });
+  const choices = body.choices.map((choice) => ({ ...choice, logprobs: probabilities && logprobs }));
+  return { json: { ...body, choices } };
+};
 const begin = (): void => {
-  work = new Workplace();
+  place = new MemoryPlace();
+  place.script = script;
+  work = place.work;
   work.write('in.csv', ROWS);
 };
 const end = (): void => work.remove();
 
-const store = oneStore();
-const call = (...args: string[]) => work.call(args, { PROMPTMILL_BASE_URL: service.url, ...store() });
+const call = (...args: string[]) => work.call(args);
 
 /** Runs a job to its end. */
 async function run(job: object): Promise<void> {
   const file = work.job({ input: { path: 'in.csv', require: ['note'] }, prompt: 'label {{ id }}', ...job });
-  const { code, stderr } = await call('run', file);
-  expect([0, 1], stderr).toContain(code);
+  const { code, said } = await place.run(file);
+  expect([0, 1], said).toContain(code);
 }
 
 const SURE = {
@@ -83,12 +81,10 @@ const SURE = {
   require: { valid: 0 },
 };
 
-/** What `score --json` says; nothing of it is called for. */
+/** What `score --json` says, which knows of no service. */
 async function scored(...args: string[]) {
-  const before = service.calls();
   const { code, stdout, stderr } = await call('score', ...args, '--json');
   expect(code, stderr).toBe(0);
-  expect(service.calls()).toBe(before);
   return JSON.parse(stdout);
 }
 
