@@ -1,53 +1,51 @@
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { RunFlags } from '../../src/config/settings.js';
 import { built, startChild } from '../support/children.js';
+import { MemoryPlace } from '../support/memory-place.js';
 import { Workplace } from '../support/promptmill.js';
-import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { startScriptedService } from '../support/scripted-service.js';
 import { settingsFor } from './run-files.js';
 
 describe('fault 52: an output that cannot be written', () => {
-  let work: Workplace;
-  let service: ScriptedService;
-  beforeEach(async () => {
-    work = new Workplace();
-    service = await startScriptedService();
+  let place: MemoryPlace;
+  beforeEach(() => {
+    place = new MemoryPlace();
   });
-  afterEach(async () => {
-    await service.close();
-    work.remove();
-  });
+  afterEach(() => place.work.remove());
 
-  it.each([
+  it.each<[string, string, RunFlags, string]>([
     [
       'there is a folder in its place',
       'out.csv/x',
-      ['--overwrite'],
+      { overwrite: true },
       'cannot write out.csv: out.csv is a folder',
     ],
-    ['there is a folder in place of the part file', 'out.csv.part/x', [], 'out.csv.part is a folder'],
-    ['there is a folder in place of the summary', 'out.summary.json/x', [], 'out.summary.json is a folder'],
+    ['there is a folder in place of the part file', 'out.csv.part/x', {}, 'out.csv.part is a folder'],
+    ['there is a folder in place of the summary', 'out.summary.json/x', {}, 'out.summary.json is a folder'],
     [
       'there is a folder in place of the manifest',
       'out.csv.run.json/x',
-      ['--restart'],
+      { restart: true },
       'out.csv.run.json is a folder',
     ],
     [
       'there is a file in place of its folder',
       'out',
-      ['--output', 'out/out.csv'],
+      { output: 'out/out.csv' },
       'cannot write out/out.csv: ',
     ],
-  ])('is refused before the first call because %s', async (_, blocker, options, message) => {
+  ])('is refused before the first call because %s', async (_, blocker, flags, message) => {
+    const { work, machine } = place;
     work.write(blocker, 'mine');
     const job = work.job({ input: { path: work.rows(2) }, output: { path: 'out.csv' } });
-    const { code, stderr } = await work.call(['run', job, ...options], { PROMPTMILL_BASE_URL: service.url });
-    expect(code, stderr).toBe(2);
-    expect(stderr).toContain(message);
-    expect(stderr).toMatch(/\n.*name another file with --output/i);
-    expect(service.requests.length).toBe(0);
+    const { code, said } = await place.run(job, flags);
+    expect(code, said).toBe(2);
+    expect(said).toContain(message);
+    expect(said).toMatch(/\n.*name another file with --output/i);
+    expect(machine.calls()).toBe(0);
     expect(work.read(blocker)).toBe('mine');
   });
 });
@@ -87,7 +85,12 @@ describe('an output that is the input', () => {
 });
 
 describe('fault 52: an output without the permission to write it', () => {
+  let child: ReturnType<typeof startChild>;
   let folder = '';
+  beforeAll(() => {
+    child = startChild(FIND);
+  });
+  afterAll(() => child.kill());
   beforeEach(() => {
     folder = mkdtempSync(join(tmpdir(), 'promptmill-place-'));
     chmodSync(folder, 0o755);
@@ -118,18 +121,17 @@ describe('fault 52: an output without the permission to write it', () => {
     ['the manifest may not be read', () => leave('out.csv.run.json', 0o000), 'manifest_unreadable'],
   ])('is refused because %s', async (_, arrange, code) => {
     arrange();
-    const child = startChild(FIND);
     child.tell(JSON.stringify(settingsFor(join(folder, 'out', 'out.csv'))));
     expect(await child.line()).toBe(`${code} 2`);
-    await child.kill();
   });
 });
 
-/** Finds the target of a run as somebody whom permissions bind; the superuser becomes nobody, once the code is read. */
+/** Finds the targets of runs as somebody whom permissions bind; the superuser becomes nobody, once the code is read. */
 const FIND = `
   import { findTarget } from '${built('resume/output-target.js')}';
-  const settings = JSON.parse((await lines.next()).value);
   if (process.getuid() === 0) process.setuid('nobody');
-  const found = await findTarget(settings, new Date()).catch((error) => error);
-  console.log(found.code, found.exit);
+  for await (const line of lines) {
+    const found = await findTarget(JSON.parse(line), new Date()).catch((error) => error);
+    console.log(found.code, found.exit);
+  }
 `;
