@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import * as z from 'zod';
 import {
   compare,
@@ -16,35 +16,19 @@ import {
 import { RunLease } from '../../src/resume/lease.js';
 import { Workplace } from '../support/promptmill.js';
 import { completionBody, type Script, startScriptedService } from '../support/scripted-service.js';
-import { haveRedis, type Server, startRedis } from '../support/servers.js';
 import { withResolvers } from '../support/with-resolvers.js';
 
 const KEY = 'a-key-for-tests-only';
 const service = { deployment: 'lm-35-turbo-instruct' };
 const work = new Workplace();
-/** The cheapest store to open, where there is one. */
-let server: Server | null = null;
-beforeAll(async () => {
-  server = haveRedis() ? await startRedis({ appendonly: false }) : null;
-});
-afterAll(async () => {
-  await server?.stop();
-  work.remove();
-});
+afterAll(() => work.remove());
 
-/** The environment of one caller. @param queue @default the cheapest store */
-function environment(
-  url: string,
-  { key = KEY, queue = server?.url ?? 'embedded' } = {},
-): Record<string, string> {
-  const stateDir = work.path('state');
-  return {
-    PROMPTMILL_BASE_URL: url,
-    PROMPTMILL_API_KEY: key,
-    PROMPTMILL_STATE_DIR: stateDir,
-    PROMPTMILL_QUEUE: queue,
-  };
-}
+/** The environment of one caller. */
+const environment = (url: string, key = KEY): Record<string, string> => ({
+  PROMPTMILL_BASE_URL: url,
+  PROMPTMILL_API_KEY: key,
+  PROMPTMILL_STATE_DIR: work.path('state'),
+});
 
 function* numbered(count: number): Generator<{ id: number }> {
   for (let id = 1; id <= count; id++) yield { id };
@@ -127,7 +111,7 @@ describe('rows that go to the caller', () => {
 
   it('end the run where the loop is left', async () => {
     await scripted(echo, async (url, calls) => {
-      const env = environment(url, { queue: 'embedded' });
+      const env = environment(url);
       const results = run(job, { rows: numbered(2_000), ahead: 100, env });
       for await (const { row } of results) if (row === 5) break;
       expect((await results.summary).stopped).toBe('interrupted: by AbortSignal');
@@ -198,28 +182,6 @@ describe('a run into a file', () => {
       await expect(run(job, { ...options, rows: numbered(120) })).rejects.toMatchObject({
         code: 'output_exists',
         hint: expect.stringContaining('overwrite'),
-      });
-    });
-  });
-
-  it('has scores by a map of ratings, which a retry counts again', async () => {
-    const script: Script = ({ prompt, count }) =>
-      prompt === '1' && count === 1
-        ? { status: 400, json: { error: { message: 'not now' } } }
-        : { json: completionBody({ text: ' good' }) };
-    await scripted(script, async (url) => {
-      const env = environment(url);
-      const output = work.path('rated.csv');
-      const gold = { column: 'stars', map: { good: [4, 5], bad: 1 } };
-      const rated = defineJob({ service, prompt: '{{ id }}', answer: { labels: ['good', 'bad'], gold } });
-      const rows = [5, 4, 1].map((stars, i) => ({ id: i + 1, stars }));
-      const { summary } = await run(rated, { rows, env, output });
-      expect(summary.scores).toMatchObject({ rows: 2, unanswered: 1 });
-      const mended = await retry(output, { job: rated, rows, env });
-      expect(mended.summary.scores).toMatchObject({
-        rows: 3,
-        unanswered: 0,
-        accuracy: { value: expect.closeTo(2 / 3, 3) },
       });
     });
   });
@@ -308,7 +270,7 @@ describe('a run in a program', () => {
     const job = defineJob({ service: { deployment: 'mine' }, prompt: 'Is it good? {{ id }}' });
     const options = {
       rows: numbered(5),
-      env: environment('', { queue: 'embedded' }),
+      env: environment(''),
       emulate: true,
       output: work.path('quiet.csv'),
     };
@@ -327,7 +289,7 @@ describe('a run in a program', () => {
     try {
       const runs = emulators.map(({ url, keys: [key] }, i) =>
         run(job, {
-          ...{ rows: numbered(60 + i), env: environment(url, { key, queue: 'embedded' }) },
+          ...{ rows: numbered(60 + i), env: environment(url, key) },
           output: work.path(`beside-${i}.csv`),
         }),
       );

@@ -1,6 +1,8 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
+import { retryOf } from '../../src/library/output-job.js';
+import { MemoryMachine, memoryRun } from '../support/memory-run.js';
 import { Workplace } from '../support/promptmill.js';
-import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { type Script, startScriptedService } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
 
 /** What the model says of each review. */
@@ -23,37 +25,29 @@ so good,
 never again,negative
 `;
 
-describe('a job with gold', () => {
-  let service: ScriptedService;
-  let work: Workplace;
-  beforeAll(async () => {
-    service = await startScriptedService(({ prompt }) => ({
-      json: completionBody({
-        text: SAYS[prompt.slice('Review: '.length)] ?? ' {"city": "Rome", "amount": 5}',
-      }),
-    }));
-  });
-  afterAll(() => service.close());
-  beforeEach(() => {
-    work = new Workplace();
-    work.write('reviews.csv', REVIEWS);
-  });
-  afterEach(() => work.remove());
+const script: Script = ({ prompt }) => ({
+  answer: { text: SAYS[prompt.slice('Review: '.length)] ?? ' {"city": "Rome", "amount": 5}' },
+});
 
+const LABELS = ['positive', 'negative', 'neutral'];
+const JOB = {
+  input: { require: ['review'] },
+  prompt: 'Review: {{ review }}',
+  answer: { labels: LABELS, gold: 'Truth' },
+};
+
+describe('a job with gold', () => {
+  const work = new Workplace();
+  afterAll(() => work.remove());
   const store = oneStore();
-  const env = () => ({ PROMPTMILL_BASE_URL: service.url, PROMPTMILL_API_KEY: 'a-key', ...store() });
   const job = (change: object = {}): string =>
-    work.job({
-      input: { path: 'reviews.csv', require: ['review'] },
-      prompt: 'Review: {{ review }}',
-      answer: { labels: ['positive', 'negative', 'neutral'], gold: 'Truth' },
-      output: { path: 'out.csv' },
-      ...change,
-    });
+    work.job({ ...JOB, input: { path: work.write('reviews.csv', REVIEWS), require: ['review'] }, ...change });
 
   it('has scores in its summary and on the terminal, and sends none of its gold', async () => {
-    const before = service.requests.length;
-    const { code, stderr } = await work.call(['run', job()], env());
+    const service = await startScriptedService(script);
+    const env = { PROMPTMILL_BASE_URL: service.url, ...store() };
+    const { code, stderr } = await work.call(['run', job({ output: { path: 'out.csv' } })], env);
+    await service.close();
     expect(code, stderr).toBe(0);
     expect(work.json('out.summary.json')['scores']).toEqual({
       rows: 5,
@@ -101,98 +95,107 @@ confusion       gold \\ answer  negative  neutral  positive  (none)
                 neutral               0        0         1       1
                 positive              0        0         1       0
 `);
-    for (const { text } of service.requests.slice(before)) expect(text).not.toMatch(/neutral|NEGATIVE/);
+    for (const { text } of service.requests) expect(text).not.toMatch(/neutral|NEGATIVE/);
   });
 
   it('goes on with its scores where it stopped', async () => {
-    const first = await work.call(['run', job(), '--limit', '3'], env());
-    expect(first.code, first.stderr).toBe(0);
-    expect(work.json('out.summary.json')).toMatchObject({ scores: { rows: 3, unanswered: 0 } });
-    const all = await work.call(['run', job()], env());
-    expect(all.code, all.stderr).toBe(0);
-    expect(work.json('out.summary.json')).toMatchObject({
-      scores: { rows: 5, unanswered: 1, confusion: { negative: { negative: 2 } } },
+    const machine = new MemoryMachine(script);
+    const continued = { ...JOB, output: { path: work.path('continued.csv') } };
+    const first = await machine.run(continued, REVIEWS, { flags: { limit: 3 } });
+    expect(first).toMatchObject({ code: 0, summary: { scores: { rows: 3, unanswered: 0 } } });
+    const all = await machine.run(continued, REVIEWS);
+    expect(all).toMatchObject({
+      code: 0,
+      summary: { scores: { rows: 5, unanswered: 1, confusion: { negative: { negative: 2 } } } },
     });
-    await work.call(['run', job({ output: { path: 'whole.csv' } })], env());
-    expect(work.json('out.summary.json')['scores']).toEqual(work.json('whole.summary.json')['scores']);
+    expect(all.summary.scores).toEqual((await machine.run(JOB, REVIEWS)).summary.scores);
+  });
+
+  it('has scores by a map of ratings, which a retry counts again', async () => {
+    const machine = new MemoryMachine(({ prompt, count }) =>
+      prompt === 'row 1' && count === 1
+        ? { status: 400, json: { error: { message: 'not now' } } }
+        : { answer: { text: ' good' } },
+    );
+    const output = work.path('rated.csv');
+    const gold = { column: 'stars', map: { good: [4, 5], bad: 1 } };
+    const rated = { answer: { labels: ['good', 'bad'], gold }, output: { path: output } };
+    const rows = [5, 4, 1].map((stars, i) => ({ id: i + 1, stars }));
+    const { summary } = await machine.run(rated, rows);
+    expect(summary.scores).toMatchObject({ rows: 2, unanswered: 1 });
+    const { flags, work: retry } = retryOf(output, {}, { job: 'job.yaml' });
+    const mended = await machine.run(rated, rows, { flags, work: retry });
+    expect(mended.summary.scores).toMatchObject({
+      rows: 3,
+      unanswered: 0,
+      accuracy: { value: expect.closeTo(2 / 3, 3) },
+    });
   });
 
   it('ends with 4 when its scores are below what is asked, and stops when those of its first rows are', async () => {
     const asking = (accuracy: number) => ({
-      answer: { labels: ['positive', 'negative', 'neutral'], gold: 'Truth', require: { accuracy, f1: 0.5 } },
+      ...JOB,
+      answer: { labels: LABELS, gold: 'Truth', require: { accuracy, f1: 0.5 } },
     });
-    const missed = 'the accuracy of 5 rows with gold is 60.0 %, where answer.require.accuracy asks for 75 %';
-    const below = await work.call(['run', job(asking(0.75))], env());
-    expect(below.code, below.stderr).toBe(4);
-    expect(below.stderr.replaceAll('\n', ' ')).toContain(`Finished, but below_require: ${missed}. See `);
-    expect(work.json('out.summary.json')['missed']).toContain(missed);
-    const reached = await work.call(['run', job({ ...asking(0.6), output: { path: 'b.csv' } })], env());
-    expect(reached.code, reached.stderr).toBe(0);
-
-    const before = service.calls();
-    const limits = { canary: 3, concurrency: 1 };
-    const stopped = await work.call(
-      ['run', job({ ...asking(0.75), limits, output: { path: 'c.csv' } })],
-      env(),
+    const below = await memoryRun(asking(0.75), REVIEWS, script);
+    expect(below.code).toBe(4);
+    expect(below.summary.missed).toContain(
+      'the accuracy of 5 rows with gold is 60.0 %, where answer.require.accuracy asks for 75 %',
     );
-    expect(stopped.code, stopped.stderr).toBe(3);
-    expect(stopped.stderr.replaceAll('\n', ' ')).toContain('the accuracy of 3 rows with gold is 66.6 %');
-    expect(service.calls() - before).toBe(3);
+    expect((await memoryRun(asking(0.6), REVIEWS, script)).code).toBe(0);
+
+    const machine = new MemoryMachine(script);
+    const stopped = await machine.run({ ...asking(0.75), limits: { canary: 3, concurrency: 1 } }, REVIEWS);
+    expect(stopped.code).toBe(3);
+    expect(stopped.summary.stopped).toContain('the accuracy of 3 rows with gold is 66.6 %');
+    expect(machine.calls()).toBe(3);
   });
 
   it('has none without gold', async () => {
-    await work.call(['run', job({ answer: { labels: ['positive', 'negative'] } })], env());
-    expect(work.json('out.summary.json')).not.toHaveProperty('scores');
+    const { summary } = await memoryRun({ ...JOB, answer: { labels: LABELS } }, REVIEWS, script);
+    expect(summary).not.toHaveProperty('scores');
   });
 
   it('compares JSON by property', async () => {
-    const lines = [
+    const rows = [
       { id: 1, truth: { city: 'Rome', amount: 5 } },
       { id: 2, truth: '{"amount": 6}' },
       { id: 3 },
       { id: 4, truth: { city: 'Rome' } },
     ];
-    work.write('rows.jsonl', lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
     const schema = { type: 'object', properties: { city: { type: 'string' }, amount: { type: 'number' } } };
-    const file = job({
-      input: { path: 'rows.jsonl' },
-      prompt: '{{ id }}',
-      answer: { json: schema, gold: 'truth' },
-      output: { path: 'out.jsonl' },
-    });
-    const { code, stderr } = await work.call(['run', file], env());
-    expect(code, stderr).toBe(0);
-    expect(work.json('out.summary.json')['scores']).toMatchObject({
+    const { code, summary } = await memoryRun({ answer: { json: schema, gold: 'truth' } }, rows, script);
+    expect(code).toBe(0);
+    expect(summary.scores).toMatchObject({
       rows: 3,
       accuracy: { value: 2 / 3 },
       macro_f1: null,
       labels: {},
       properties: { city: { rows: 2, exact: 1 }, amount: { rows: 2, exact: 0.5 } },
     });
-    expect(stderr).toContain('of 3 rows\n                city    100.0 % exact of 2 rows\n');
   });
 
   it.each([
-    [
-      'a value that is no label',
-      REVIEWS.replace('NEGATIVE', 'negativ'),
-      'reviews.csv, line 3: column "Truth"',
-    ],
+    ['a value that is no label', REVIEWS.replace('NEGATIVE', 'negativ'), 'line 3: column "Truth"'],
     ['a column that is not there', REVIEWS.replace('Truth', 'Truht'), 'did you mean "Truht"?'],
   ])('is refused for %s before anything is sent', async (_, content, message) => {
-    const before = service.calls();
+    const machine = new MemoryMachine(script);
+    await expect(machine.run(JOB, content)).rejects.toMatchObject({
+      exit: 2,
+      message: expect.stringContaining(message),
+    });
+    expect(machine.calls()).toBe(0);
+    const file = job();
     work.write('reviews.csv', content);
-    const { code, stderr } = await work.call(['run', job()], env());
-    expect(code).toBe(2);
+    const { stderr } = await work.call(['check', file]);
     expect(stderr).toContain(message);
-    expect((await work.call(['check', job()], env())).stderr).toContain(message);
-    expect(service.calls()).toBe(before);
+    expect(stderr).toContain('reviews.csv');
   });
 
   it('is warned by check when its prompt has the gold in it', async () => {
-    const told = await work.call(['check', job({ prompt: 'Review: {{ review }} ({{ Truth }})' })], env());
+    const told = await work.call(['check', job({ prompt: 'Review: {{ review }} ({{ Truth }})' })]);
     expect(told.code, told.stderr).toBe(0);
     expect(told.stderr).toMatch(/5 gold_in_prompt\n +line 2: the prompt has the right answer in it/);
-    expect((await work.call(['check', job()], env())).stderr).not.toContain('gold');
+    expect((await work.call(['check', job()])).stderr).not.toContain('gold');
   });
 });
