@@ -1,8 +1,8 @@
-import { rmSync } from 'node:fs';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
+import { MemoryMachine, memoryRun } from '../support/memory-run.js';
 import { Workplace } from '../support/promptmill.js';
-import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { completionBody, promptsOf, type Script, startScriptedService } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
 
 const safe = (severity: string) => ({ hate: { filtered: false, severity } });
@@ -41,38 +41,27 @@ const VOTES = { labels: ['positive', 'negative', 'neutral'], votes: 5 };
 const store = oneStore();
 const at = (url: string) => ({ PROMPTMILL_BASE_URL: url, ...store() });
 
-describe('votes', () => {
-  let work: Workplace;
-  let service: ScriptedService;
-  beforeEach(async () => {
-    work = new Workplace();
-    work.write('in.csv', 'id\n1\n2\n3\n4\n5\n');
-    service = await startScriptedService(({ body }) => ({
-      json: answer([body['prompt']].flat().map(String), Number(body['n'] ?? 1)),
-    }));
-  });
-  afterEach(async () => {
-    await service.close();
-    work.remove();
-  });
+const script: Script = (request) => ({ json: answer(promptsOf(request), Number(request.body['n'] ?? 1)) });
+const ROWS = Array.from({ length: 5 }, (_, i) => ({ id: i + 1 }));
 
-  const run = async (job: object, ...flags: string[]) => {
-    const path = work.job({ input: { path: 'in.csv' }, ...job });
-    return await work.call(['run', path, ...flags], at(service.url));
-  };
+describe('votes', () => {
+  const work = new Workplace();
+  afterAll(() => work.remove());
 
   it.each([1, 2])(
     'of one request with n are the answer and its confidence (%i rows in a request)',
     async (rows) => {
-      const output = { path: 'out.csv', probabilities: true };
-      const ended = await run({ answer: VOTES, output, limits: { prompts_per_request: rows } });
-      expect(ended.code, ended.stderr).toBe(0);
-      expect(service.calls()).toBe(rows === 1 ? 5 : 3);
-      for (const { body } of service.requests) {
+      const machine = new MemoryMachine(script);
+      const output = { path: work.path(`out-${rows}.csv`), probabilities: true };
+      const limits = { prompts_per_request: rows };
+      const { code, summary } = await machine.run({ answer: VOTES, output, limits }, ROWS);
+      expect(code).toBe(0);
+      expect(machine.calls()).toBe(rows === 1 ? 5 : 3);
+      for (const { body } of machine.requests) {
         expect(body).toMatchObject({ n: 5 });
         expect(Object.keys(body).sort()).toEqual(['n', 'prompt']);
       }
-      const records = work.records('out.csv');
+      const records = work.records(`out-${rows}.csv`);
       expect(
         records.map(({ status, answer, text, confidence, p_positive, p_negative, p_neutral }) => [
           ...[status, answer, text, confidence],
@@ -90,25 +79,28 @@ describe('votes', () => {
       expect(records.map((record) => record['completion_hate_severity'])).toEqual([
         ...['safe', 'low', 'low', 'safe', 'safe'],
       ]);
-      expect(work.json('out.summary.json')).toMatchObject({
+      expect(summary).toMatchObject({
         rows: { completed: 4, filtered: 1 },
         answers: { positive: 2, negative: 1, '(none)': 2 },
         usage: { prompt_tokens: 50, completion_tokens: 50, total_tokens: 100 },
         answer_sources: { read: 0, voted: 3 },
         calls: { retried: 0, repeated: 0 },
       });
-      expect(work.json('out.summary.json')).not.toHaveProperty('answers_without_confidence');
+      expect(summary).not.toHaveProperty('answers_without_confidence');
     },
   );
 
   it('are taken out of the answers by source again where labels are left out for an accuracy', async () => {
     const isSure = (id: number): boolean => id <= 30;
-    const lines = Array.from(
-      { length: 33 },
-      (_, i) => `${i + 1},${isSure(i + 1) ? 'positive' : 'negative'}\n`,
-    );
-    work.write('gold.csv', `id,truth\n${lines.join('')}`);
-    const voting = await startScriptedService(({ prompt }) => {
+    const rows = Array.from({ length: 33 }, (_, i) => ({
+      id: i + 1,
+      truth: isSure(i + 1) ? 'positive' : 'negative',
+    }));
+    const job = {
+      answer: { ...VOTES, gold: 'truth', abstain: { accuracy: 0.95 } },
+      output: { path: work.path('left-out.csv') },
+    };
+    const { code, summary } = await memoryRun(job, rows, ({ prompt }) => {
       const texts = Array.from({ length: 5 }, (_, i) =>
         i < 3 || isSure(Number(prompt.split(' ')[1])) ? ' positive' : ' negative',
       );
@@ -117,21 +109,11 @@ describe('votes', () => {
         json: { ...completionBody(), choices: texts.map((text, index) => ({ ...choice, text, index })) },
       };
     });
-    try {
-      const path = work.job({
-        input: { path: 'gold.csv' },
-        answer: { ...VOTES, gold: 'truth', abstain: { accuracy: 0.95 } },
-        output: { path: 'out.csv' },
-      });
-      const ended = await work.call(['run', path], at(voting.url));
-      expect(ended.code, ended.stderr).toBe(0);
-      expect(work.json('out.summary.json')).toMatchObject({
-        answers: { positive: 30, '(abstained)': 3 },
-        answer_sources: { read: 0, voted: 30 },
-      });
-    } finally {
-      await voting.close();
-    }
+    expect(code).toBe(0);
+    expect(summary).toMatchObject({
+      answers: { positive: 30, '(abstained)': 3 },
+      answer_sources: { read: 0, voted: 30 },
+    });
   });
 
   it.each([
@@ -144,7 +126,7 @@ describe('votes', () => {
     ['numbers', { number: { min: 1, max: 5 }, votes: 3 }, ['4', '4', '2', '1', '1'], 3],
   ])('have scores that `score` finds in the output again: %s', async (kind, answer, truth, right) => {
     work.write('gold.csv', `id,Truth\n${truth.map((each, i) => `${i + 1},${each}`).join('\n')}\n`);
-    const stars = await startScriptedService(({ prompt }) => {
+    const stars: Script = ({ prompt }) => {
       const said = [
         ['4', '4', '3'],
         ['4/5', '5', '4'],
@@ -156,80 +138,74 @@ describe('votes', () => {
       return {
         json: { ...completionBody(), choices: texts.map((text) => ({ text, finish_reason: 'stop' })) },
       };
-    });
+    };
+    const service = await startScriptedService(kind === 'labels' ? script : stars);
     try {
       const path = work.job({
         input: { path: 'gold.csv' },
         answer: { ...answer, gold: 'Truth' },
-        output: { path: 'out.csv', probabilities: kind === 'labels' },
+        output: { path: `${kind}.csv`, probabilities: kind === 'labels' },
       });
-      const env = at(kind === 'labels' ? service.url : stars.url);
+      const env = at(service.url);
       const ended = await work.call(['run', path], env);
       expect(ended.code, ended.stderr).toBe(0);
-      const { scores } = work.json('out.summary.json') as { scores: Record<string, number | object> };
+      const { scores } = work.json(`${kind}.summary.json`) as { scores: Record<string, number | object> };
       const bins = scores['calibration'] as { rows: number; accuracy: number }[];
       // Also of a label that was left out.
       expect(bins.reduce((sum, bin) => sum + bin.rows * bin.accuracy, 0)).toBeCloseTo(
         right + (kind === 'labels' ? 1 : 0),
       );
-      const again = await work.call(['score', 'out.csv', '--json'], env);
+      const again = await work.call(['score', `${kind}.csv`, '--json'], env);
       expect(again.code, again.stderr).toBe(0);
       const brier = kind === 'labels' ? expect.closeTo(Number(scores['brier']), 10) : null;
       expect(JSON.parse(again.stdout).scores).toEqual({ ...scores, brier });
     } finally {
-      await stars.close();
+      await service.close();
     }
   });
 
   it('are carried over into the next run, and come to the same', async () => {
-    const job = { input: { path: 'in.csv', only_new: true }, answer: VOTES, output: { path: 'out.csv' } };
-    expect((await run(job)).code).toBe(0);
-    const before = work.records('out.csv').map(({ answer, text, confidence }) => [answer, text, confidence]);
-    const calls = service.calls();
-    rmSync(work.path('out.csv'));
-    expect((await run(job)).code).toBe(0);
-    expect(service.calls()).toBe(calls);
-    const after = work.records('out.csv');
-    expect(after.map(({ answer, text, confidence }) => [answer, text, confidence])).toEqual(before);
-    expect(after.every(({ carried_from }) => carried_from !== '')).toBe(true);
+    const machine = new MemoryMachine(script);
+    const job = { input: { only_new: true }, answer: VOTES };
+    const before = await machine.run(job, ROWS);
+    const after = await machine.run(job, ROWS);
+    expect([before.code, after.code]).toEqual([0, 0]);
+    expect(machine.calls()).toBe(5);
+    const said = ({ lines }: typeof before) =>
+      lines.map(({ answer, text, confidence }) => [answer, text, confidence]);
+    expect(said(after)).toEqual(said(before));
+    expect(after.lines.map(({ carried_from }) => carried_from)).toEqual(Array(5).fill(before.summary.run));
   });
 
   it('are asked for again, all of them, where none is an answer', async () => {
     const on_invalid = { ask_again: 2, prompt: 'row 2 now: {{ prompt }}, {{ answer }}' };
-    const ended = await run({ answer: { ...VOTES, on_invalid }, output: { path: 'out.csv' } });
-    expect(ended.code, ended.stderr).toBe(0);
-    expect(service.requests.slice(5).map(({ body }) => body)).toEqual([
+    const machine = new MemoryMachine(script);
+    const { code, lines } = await machine.run({ answer: { ...VOTES, on_invalid } }, ROWS);
+    expect(code).toBe(0);
+    expect(machine.requests.slice(5).map(({ body }) => body)).toEqual([
       { prompt: 'row 2 now: row 4, mixed', n: 5 },
     ]);
     // Rows 2 and 3 have invalid votes beside valid ones, and row 5 is filtered.
     expect(
-      work
-        .records('out.csv')
-        .map(({ answer, confidence, completion_tokens, answer_source }) => [
-          ...[answer, confidence, completion_tokens, answer_source],
-        ]),
+      lines.map(({ answer, confidence, usage, answer_source }) => [
+        ...[answer, confidence, usage.completion_tokens, answer_source],
+      ]),
     ).toEqual([
-      ['positive', '1', '10', 'voted'],
-      ['negative', '0.6', '10', 'voted'],
-      ['positive', '0.4', '10', 'voted'],
-      ['negative', '0.6', '20', 'asked_again'],
-      ['', '', '10', ''],
+      ['positive', 1, 10, 'voted'],
+      ['negative', 0.6, 10, 'voted'],
+      ['positive', 0.4, 10, 'voted'],
+      ['negative', 0.6, 20, 'asked_again'],
+      [null, null, 10, null],
     ]);
   });
 
   it('a row that changes how choices are drawn is not sent', async () => {
-    const line = (prompt: string, more: object) => `${JSON.stringify({ body: { prompt, ...more } })}\n`;
-    const mine = [{}, { n: 1 }, { temperature: 0 }, { max_tokens: 3 }];
-    work.write('in.jsonl', mine.map((more, i) => line(`row ${i + 1}`, more)).join(''));
-    const ended = await run({
-      input: { path: 'in.jsonl' },
-      prompt: undefined,
-      answer: VOTES,
-      output: { path: 'out.csv' },
-    });
-    expect(ended.code, ended.stderr).toBe(1);
-    expect(work.records('out.csv').map(({ error_message }) => error_message)).toEqual([
-      '',
+    const own = [{}, { n: 1 }, { temperature: 0 }, { max_tokens: 3 }];
+    const rows = own.map((more, i) => ({ body: { prompt: `row ${i + 1}`, ...more } }));
+    const { code, lines } = await memoryRun({ prompt: undefined, answer: VOTES }, rows, script);
+    expect(code).toBe(1);
+    expect(lines.map(({ error }) => error?.message)).toEqual([
+      undefined,
       "n cannot be the row's own where answer.votes is given",
       "temperature cannot be the row's own where answer.votes is given",
       expect.stringContaining('is none of the labels'),
@@ -237,20 +213,13 @@ describe('votes', () => {
   });
 
   it('a server that does not know n stops the run', async () => {
-    const old = await startScriptedService();
-    try {
-      work.write('many.csv', `id\n${Array.from({ length: 30 }, (_, i) => i).join('\n')}\n`);
-      const path = work.job({ input: { path: 'many.csv' }, answer: VOTES, limits: { concurrency: 2 } });
-      const ended = await work.call(['run', path], at(old.url));
-      expect(ended.code, ended.stderr).toBe(3);
-      expect(ended.stderr.replaceAll(/\s+/g, ' ')).toContain(
-        'the answer has one choice, and 5 are asked for',
-      );
-      // Some rows may come again before ten others have been called.
-      expect(old.calls()).toBeLessThan(30);
-    } finally {
-      await old.close();
-    }
+    const machine = new MemoryMachine();
+    const many = Array.from({ length: 30 }, (_, i) => ({ id: i }));
+    const { code, summary } = await machine.run({ answer: VOTES, limits: { concurrency: 2 } }, many);
+    expect(code).toBe(3);
+    expect(summary.stopped).toContain('the answer has one choice, and 5 are asked for');
+    // Some rows may come again before ten others have been called.
+    expect(machine.calls()).toBeLessThan(30);
   });
 
   it.each([
@@ -275,12 +244,14 @@ describe('votes', () => {
       { answer: { number: {}, votes: 3 }, output: { probabilities: true } },
       'output.probabilities needs answer.labels',
     ],
-    [{ answer: VOTES, input: { path: 'in.csv', dedupe: true } }, 'input.dedupe is true'],
+    [{ answer: VOTES, input: { dedupe: true } }, 'input.dedupe is true'],
   ])('refuses %j before anything is sent', async (job, message) => {
-    const ended = await run(job);
-    expect(ended.code, ended.stderr).toBe(2);
-    expect(ended.stderr).toContain(message);
-    expect(service.calls()).toBe(0);
+    const machine = new MemoryMachine(script);
+    await expect(machine.run(job, ROWS)).rejects.toMatchObject({
+      exit: 2,
+      message: expect.stringContaining(message),
+    });
+    expect(machine.calls()).toBe(0);
   });
 });
 

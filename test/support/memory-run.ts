@@ -5,6 +5,7 @@ import { PassThrough, Readable } from 'node:stream';
 import { pino } from 'pino';
 import type { StoredSummary } from '../../src/account/summary.js';
 import { readEnvironment } from '../../src/config/environment.js';
+import { invalidJob } from '../../src/config/job-problem.js';
 import { jobSchema } from '../../src/config/job-schema.js';
 import type { RunFlags, Settings } from '../../src/config/settings.js';
 import { Halt } from '../../src/core/halt.js';
@@ -85,16 +86,18 @@ export class MemoryMachine {
     const text = isText ? rows : (rows ?? []).map((row) => `${JSON.stringify(row)}\n`).join('');
     const given = { path: '-', format: isText ? 'csv' : 'jsonl' };
     const { input = {}, output = {}, ...others }: { input?: object; output?: object } = job;
-    const parsed = jobSchema.parse({
+    const fields = {
       service: { deployment: 'lm-35-turbo-instruct' },
       prompt: 'row {{ id }}',
       report: false,
       ...others,
       input: { ...(rows !== null && given), ...input },
       output: { path: '-', ...(!('path' in output) && { format: 'jsonl' }), ...output },
-    });
+    };
+    const parsed = jobSchema.safeParse(fields, { reportInput: true });
+    if (!parsed.success) throw invalidJob(parsed.error, () => 'job');
     const environment = readEnvironment({ ...ENVIRONMENT, ...env }, null);
-    return await this.begin(openedJob({ ...parsed, name: 'job' }, environment, flags), { ...options, text });
+    return await this.begin(openedJob({ ...parsed.data, name: 'job' }, environment, flags), { ...options, text });
   }
 
   /**
