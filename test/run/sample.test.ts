@@ -1,9 +1,17 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Row } from '../../src/core/model.js';
+import type { RunFlags } from '../../src/config/settings.js';
+import { retryOf } from '../../src/library/output-job.js';
 import { RowSample } from '../../src/run/sample.js';
+import { MemoryMachine, type MemoryOptions, type MemoryRows } from '../support/memory-run.js';
 import { type Ended, Workplace } from '../support/promptmill.js';
-import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import {
+  type Script,
+  type ScriptedRequest,
+  type ScriptedService,
+  startScriptedService,
+} from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
 import { unknownAfter } from '../support/unknown.js';
 import { changeSummary } from '../support/written.js';
@@ -65,25 +73,29 @@ describe('the rows of a sample', () => {
   });
 });
 
+const ROWS = 30;
+const CONCURRENCY = 4;
+const JOB = { parameters: { temperature: 1 }, limits: { concurrency: CONCURRENCY, chunk_size: 5 } };
+const CSV = `id,class\n${Array.from({ length: ROWS }, (_, i) => `${i + 1},${i % 10 === 0 ? 'rare' : 'usual'}\n`).join('')}`;
+
+/** Each call has an answer of its own, so that kept ones are known. */
+const script: Script = ({ prompt, total }) => ({ answer: { text: ` ${prompt}, call ${total}` } });
+
+/** Ids of the rows that were called, by their prompts. */
+const idsOf = (requests: readonly ScriptedRequest[]) =>
+  requests.map(({ prompt }) => Number(prompt.replace('row ', '')));
+
 describe('run --sample', () => {
-  const ROWS = 30;
-  const CONCURRENCY = 4;
   let work: Workplace;
   let service: ScriptedService;
   let onCall: () => void;
-  let statusOf: (prompt: string) => number;
   beforeEach(async () => {
     onCall = () => {};
-    statusOf = () => 200;
     work = new Workplace();
-    const lines = Array.from({ length: ROWS }, (_, i) => `${i + 1},${i % 10 === 0 ? 'rare' : 'usual'}\n`);
-    work.write('in.csv', `id,class\n${lines.join('')}`);
-    service = await startScriptedService(({ prompt }) => {
+    work.write('in.csv', CSV);
+    service = await startScriptedService((request) => {
       onCall();
-      const status = statusOf(String(prompt));
-      if (status !== 200) return { status, json: { error: { message: 'no' } } };
-      // Each call has an answer of its own, so that kept ones are known.
-      return { json: completionBody({ text: ` ${prompt}, call ${service.requests.length}` }) };
+      return script(request);
     });
   });
   afterEach(async () => {
@@ -94,22 +106,12 @@ describe('run --sample', () => {
   const store = oneStore();
   const reuse = () => `${store().PROMPTMILL_STATE_DIR}/reuse`;
   const env = () => ({ PROMPTMILL_BASE_URL: service.url, ...store() });
-  const job = (more: object = {}) =>
-    work.job({
-      input: { path: 'in.csv' },
-      prompt: 'row {{ id }}',
-      output: { path: 'out.csv' },
-      parameters: { temperature: 1 },
-      limits: { concurrency: CONCURRENCY, chunk_size: 5 },
-      ...more,
-    });
+  const job = () => work.job({ ...JOB, input: { path: 'in.csv' }, output: { path: 'out.csv' } });
   const call = (...args: string[]): Promise<Ended> => work.call(args, env());
   const run = (...flags: string[]): Promise<Ended> => call('run', 'job.yaml', ...flags);
   const summary = () => work.json('out.summary.json');
   const answers = () => new Map(work.records('out.csv').map(({ id, text }) => [Number(id), text]));
-  /** Ids of the rows that were called, by their prompts. */
-  const called = (from = 0) =>
-    service.requests.slice(from).map(({ prompt }) => Number(String(prompt).replace('row ', '')));
+  const called = (from = 0) => idsOf(service.requests.slice(from));
   const inOrder = (numbers: Iterable<number>) => [...numbers].toSorted((a, b) => a - b);
   const plain = (text: string) => text.replaceAll(/\s+/g, ' ');
 
@@ -152,93 +154,6 @@ describe('run --sample', () => {
     expect((await run('--sample', '8')).stderr).toContain('out.csv exists: this job has finished already');
   });
 
-  it('replaces a sample by another, and by the first rows, and loses none of their answers', async () => {
-    job();
-    expect((await run('--sample', '6')).code).toBe(0);
-    const first = answers();
-    const other = await run('--sample', '10', '--seed', '7');
-    expect(other.code, other.stderr).toBe(0);
-    expect(summary()).toMatchObject({ sample: { rows: 10, seed: 7, by: null }, beyond: 20 });
-    const both = new Map([...first, ...answers()]);
-    expect(called()).toHaveLength(both.size);
-    expect((await run('--limit', '12')).code).toBe(0);
-    expect(work.records('out.csv')).toHaveLength(12);
-    const whole = await run();
-    expect(whole.code, whole.stderr).toBe(0);
-    expect(called()).toHaveLength(ROWS);
-    for (const [id, text] of both) expect(answers().get(id)).toBe(text);
-    expect(readdirSync(reuse())).toEqual([]);
-  });
-
-  it('calls rows again whose prompt was changed since, and all with --overwrite', async () => {
-    job();
-    expect((await run('--sample', '6')).code).toBe(0);
-    job({ prompt: '{{# id }}row {{ id }}{{/ id }}!' });
-    const changed = await run('--sample', '6');
-    expect(changed.code, changed.stderr).toBe(0);
-    expect(called()).toHaveLength(12);
-    job();
-    // The answers of the first prompt are known still.
-    expect((await run('--sample', '6')).code).toBe(0);
-    expect(called()).toHaveLength(12);
-    expect((await run('--overwrite')).code).toBe(0);
-    expect(called()).toHaveLength(12 + ROWS);
-  });
-
-  it('of an earlier input stays where the path has a run or a date, and the run begins beside it', async () => {
-    job({ output: { path: 'out-{{run}}.csv' } });
-    expect((await run('--sample', '6')).code).toBe(0);
-    const outputs = () => readdirSync(work.folder).filter((name) => /^out-.*\.csv$/.test(name));
-    const [first = ''] = outputs();
-    const sampled = work.read(first);
-    work.write('in.csv', 'id,class\n31,usual\n32,usual\n');
-    const whole = await run();
-    expect(whole.code, whole.stderr).toBe(0);
-    const [other = ''] = outputs().filter((name) => name !== first);
-    expect(work.read(first)).toBe(sampled);
-    expect(work.records(other).map(({ id }) => id)).toEqual(['31', '32']);
-  });
-
-  it('of JSON lines is retried at its own rows, and the new answers are those that are kept', async () => {
-    const lines = Array.from({ length: ROWS }, (_, i) => `${JSON.stringify({ id: i + 1 })}\n`);
-    work.write('in.jsonl', lines.join(''));
-    job({ input: { path: 'in.jsonl' }, output: { path: 'out.jsonl' } });
-    const records = (): { row: number; input: { id: number }; text: string; status: string }[] =>
-      work
-        .read('out.jsonl')
-        .trim()
-        .split('\n')
-        .map((line) => JSON.parse(line));
-    let bad = 0;
-    statusOf = (prompt) => {
-      bad ||= Number(prompt.replace('row ', ''));
-      return prompt === `row ${bad}` ? 400 : 200;
-    };
-    expect((await run('--sample', '5')).code).toBe(1);
-    statusOf = () => 200;
-    const ids = records().map(({ input }) => input.id);
-    const failed = await call('retry', 'out.jsonl');
-    expect(failed.code, failed.stderr).toBe(0);
-    expect(failed.stderr).not.toContain('has changed');
-    expect(called(5)).toEqual([bad]);
-    const third = await call('retry', 'out.jsonl', '--row', '3');
-    expect(third.code, third.stderr).toBe(0);
-    expect(called(6)).toEqual([ids[2]]);
-    // A row is the row of the output, as for retry.
-    expect(records().map(({ row }) => row)).toEqual([1, 2, 3, 4, 5]);
-    expect(records().map(({ input }) => input.id)).toEqual(ids);
-    expect(summary()).toMatchObject({ sample: { rows: 5 }, beyond: 25, retried: { rows: 2 } });
-    const kept = new Map(records().map(({ input, text }) => [input.id, text]));
-    expect((await run()).code).toBe(0);
-    expect(called(7)).toHaveLength(25);
-    const now = new Map(records().map(({ input, text }) => [input.id, text]));
-    for (const [id, text] of kept) expect(now.get(id)).toBe(text);
-    // Rows of the whole output whose answers were taken over can be called again, too.
-    const again = await call('retry', 'out.jsonl', '--row', String(ids[0]));
-    expect(again.code, again.stderr).toBe(0);
-    expect(summary()).toMatchObject({ rows: { total: ROWS, completed: ROWS }, reused: { carried: 4 } });
-  });
-
   it('goes on after a kill with its own rows, and so does the run over all rows, beside the sample', async () => {
     job();
     const killedAt = async (calls: number, ...flags: string[]): Promise<void> => {
@@ -271,20 +186,8 @@ describe('run --sample', () => {
     expect(called(before).length).toBeLessThanOrEqual(14 + unknownAfter(CONCURRENCY));
   });
 
-  it('leaves what input.only_new knows, and is quoted by check', async () => {
-    job({ input: { path: 'in.csv', only_new: true }, output: { path: 'a.csv' } });
-    expect((await run('--limit', '10')).code).toBe(0);
-    const answered = () => {
-      const name = readdirSync(reuse()).find((each) => each.endsWith('.answered.jsonl')) ?? '';
-      return readFileSync(`${reuse()}/${name}`, 'utf8');
-    };
-    const before = answered();
-    job({ input: { path: 'in.csv', only_new: true } });
-    expect((await run('--sample', '20')).code).toBe(0);
-    expect(answered()).toBe(before);
-    expect((await run()).code).toBe(0);
-    expect(called()).toHaveLength(ROWS);
-
+  it('is quoted by check', async () => {
+    job();
     const checked = await call('check', 'job.yaml', '--sample', '8', '--by', 'class', '--json');
     expect(checked.code, checked.stderr).toBe(0);
     expect(JSON.parse(checked.stdout)).toMatchObject({
@@ -355,5 +258,124 @@ describe('run --sample', () => {
     expect(plain(replacing.stderr)).toContain('out.csv has a sample with answers of people (merge-review)');
     expect(work.read('out.csv')).toBe(before);
     expect(service.requests).toHaveLength(5);
+  });
+});
+
+describe('a sample', () => {
+  let work: Workplace;
+  let machine: MemoryMachine;
+  /** Answers in place of the script. */
+  let other: Script;
+  beforeEach(() => {
+    work = new Workplace();
+    other = script;
+    machine = new MemoryMachine((request) => other(request));
+  });
+  afterEach(() => work.remove());
+
+  const job = (more: object = {}) => ({ ...JOB, output: { path: work.path('out.csv') }, ...more });
+  const run = (given: object, flags: RunFlags = {}, rows: MemoryRows = CSV, options: MemoryOptions = {}) => {
+    const env = { PROMPTMILL_STATE_DIR: work.path('state') };
+    return machine.run(given, rows, { ...options, env, flags });
+  };
+  const answers = () => new Map(work.records('out.csv').map(({ id, text }) => [Number(id), text]));
+  const reuse = () => work.path('state/reuse');
+
+  it('is replaced by another, and by the first rows, and none of their answers is lost', async () => {
+    await run(job(), { sample: 6 });
+    const first = answers();
+    const second = await run(job(), { sample: 10, seed: 7 });
+    expect(second).toMatchObject({
+      code: 0,
+      summary: { sample: { rows: 10, seed: 7, by: null }, beyond: 20 },
+    });
+    const both = new Map([...first, ...answers()]);
+    expect(machine.calls()).toBe(both.size);
+    expect((await run(job(), { limit: 12 })).code).toBe(0);
+    expect(work.records('out.csv')).toHaveLength(12);
+    expect((await run(job())).code).toBe(0);
+    expect(machine.calls()).toBe(ROWS);
+    for (const [id, text] of both) expect(answers().get(id)).toBe(text);
+    expect(readdirSync(reuse())).toEqual([]);
+  });
+
+  it('is called again where its prompt was changed since, and with --overwrite', async () => {
+    await run(job(), { sample: 6 });
+    const changed = await run(job({ prompt: '{{# id }}row {{ id }}{{/ id }}!' }), { sample: 6 });
+    expect(changed.code).toBe(0);
+    expect(machine.calls()).toBe(12);
+    // The answers of the first prompt are known still.
+    expect((await run(job(), { sample: 6 })).code).toBe(0);
+    expect(machine.calls()).toBe(12);
+    expect((await run(job(), { overwrite: true })).code).toBe(0);
+    expect(machine.calls()).toBe(12 + ROWS);
+  });
+
+  it('of an earlier input stays where the path has a run or a date, and the run begins beside it', async () => {
+    const dated = job({ output: { path: work.path('out-{{run}}.csv') } });
+    await run(dated, { sample: 6 });
+    const outputs = () => readdirSync(work.folder).filter((name) => /^out-.*\.csv$/.test(name));
+    const [first = ''] = outputs();
+    const sampled = work.read(first);
+    expect((await run(dated, {}, 'id,class\n31,usual\n32,usual\n')).code).toBe(0);
+    const [second = ''] = outputs().filter((name) => name !== first);
+    expect(work.read(first)).toBe(sampled);
+    expect(work.records(second).map(({ id }) => id)).toEqual(['31', '32']);
+  });
+
+  it('of JSON lines is retried at its own rows, and the new answers are those that are kept', async () => {
+    const output = work.path('out.jsonl');
+    const rows = Array.from({ length: ROWS }, (_, i) => ({ id: i + 1 }));
+    const given = job({ output: { path: output } });
+    const records = (): { row: number; input: { id: number }; text: string; status: string }[] =>
+      work.lines('out.jsonl');
+    const retry = (row?: string) => {
+      const { flags, work } = retryOf(output, { row }, { job: 'job.yaml' });
+      return run(given, flags, rows, { work });
+    };
+    other = (request) =>
+      request.total === 1 ? { status: 400, json: { error: { message: 'no' } } } : script(request);
+    expect((await run(given, { sample: 5 }, rows)).code).toBe(1);
+    const bad = idsOf(machine.requests)[0];
+    const ids = records().map(({ input }) => input.id);
+    const failed = await retry();
+    expect(failed.code).toBe(0);
+    expect(failed.said.join('\n')).not.toContain('has changed');
+    expect(idsOf(machine.requests.slice(5))).toEqual([bad]);
+    expect((await retry('3')).code).toBe(0);
+    expect(idsOf(machine.requests.slice(6))).toEqual([ids[2]]);
+    // A row is the row of the output, as for retry.
+    expect(records().map(({ row }) => row)).toEqual([1, 2, 3, 4, 5]);
+    expect(records().map(({ input }) => input.id)).toEqual(ids);
+    expect(work.json('out.summary.json')).toMatchObject({
+      sample: { rows: 5 },
+      beyond: 25,
+      retried: { rows: 2 },
+    });
+    const kept = new Map(records().map(({ input, text }) => [input.id, text]));
+    expect((await run(given, {}, rows)).code).toBe(0);
+    expect(machine.calls()).toBe(7 + 25);
+    const now = new Map(records().map(({ input, text }) => [input.id, text]));
+    for (const [id, text] of kept) expect(now.get(id)).toBe(text);
+    // Rows of the whole output whose answers were taken over can be called again, too.
+    expect((await retry(String(ids[0]))).code).toBe(0);
+    expect(work.json('out.summary.json')).toMatchObject({
+      rows: { total: ROWS, completed: ROWS },
+      reused: { carried: 4 },
+    });
+  });
+
+  it('leaves what input.only_new knows', async () => {
+    const onlyNew = (name: string) => job({ input: { only_new: true }, output: { path: work.path(name) } });
+    expect((await run(onlyNew('a.csv'), { limit: 10 })).code).toBe(0);
+    const answered = () => {
+      const name = readdirSync(reuse()).find((each) => each.endsWith('.answered.jsonl')) ?? '';
+      return readFileSync(`${reuse()}/${name}`, 'utf8');
+    };
+    const before = answered();
+    expect((await run(onlyNew('out.csv'), { sample: 20 })).code).toBe(0);
+    expect(answered()).toBe(before);
+    expect((await run(onlyNew('out.csv'))).code).toBe(0);
+    expect(machine.calls()).toBe(ROWS);
   });
 });
