@@ -58,17 +58,15 @@ describe('a run with input.dedupe', { timeout: 300_000 }, () => {
 
   /** Every record has its own id, and all else of a copy is that of the first row that asked the same. */
   function expectCopies(questions: readonly number[], records: readonly Record<string, string>[]): void {
-    expect(records.map(({ id }) => id)).toEqual(questions.map((_, i) => String(i + 1)));
-    for (const [i, record] of records.entries()) {
-      const original = questions.indexOf(questions[i] ?? -1);
-      if (original === i) {
-        expect(record).toMatchObject({ attempts: '1', copied_from: '' });
-        continue;
-      }
-      const own = Object.fromEntries(OWN.map((name) => [name, '']));
-      const copied = { id: String(i + 1), attempts: '0', copied_from: String(original + 1) };
-      expect(record).toEqual({ ...records[original], ...own, ...copied });
-    }
+    const none = Object.fromEntries(OWN.map((name) => [name, '']));
+    const expected = questions.map((q, i) => {
+      const id = String(i + 1);
+      const original = questions.indexOf(q);
+      return original === i
+        ? { ...records[i], id, attempts: '1', copied_from: '' }
+        : { ...records[original], ...none, id, attempts: '0', copied_from: String(original + 1) };
+    });
+    expect(records).toEqual(expected);
   }
 
   /** What runs have left behind of their outcomes. */
