@@ -78,11 +78,11 @@ describe('rows that go to the caller', () => {
       let idle = 0;
       let before = 0;
       const { promise: rest, resolve: resting } = withResolvers();
-      // Four pulses a second in which nothing is called and nothing was.
+      // Two pulses in which nothing is called and nothing was.
       const onProgress = ({ inFlight, known }: RunProgress): void => {
         idle = inFlight === 0 && known > 0 && calls() === before ? idle + 1 : 0;
         before = calls();
-        if (idle === 4) resting();
+        if (idle === 2) resting();
       };
       const rows = run(job, { rows: numbered(600), ahead: 50, env: environment(url), onProgress });
       const reader = rows[Symbol.asyncIterator]();
@@ -289,14 +289,14 @@ describe('a run in a program', () => {
     try {
       const runs = emulators.map(({ url, keys: [key] }, i) =>
         run(job, {
-          ...{ rows: numbered(60 + i), env: environment(url, key) },
+          ...{ rows: numbered(20 + i), env: environment(url, key) },
           output: work.path(`beside-${i}.csv`),
         }),
       );
       const [first, second] = await Promise.all(runs);
-      expect(first?.summary).toMatchObject({ stopped: null, rows: { total: 60, completed: 60 } });
-      expect(second?.summary).toMatchObject({ stopped: null, rows: { total: 61, completed: 61 } });
-      expect(emulators.map((each) => each.stats().requests)).toEqual([60, 61]);
+      expect(first?.summary).toMatchObject({ stopped: null, rows: { total: 20, completed: 20 } });
+      expect(second?.summary).toMatchObject({ stopped: null, rows: { total: 21, completed: 21 } });
+      expect(emulators.map((each) => each.stats().requests)).toEqual([20, 21]);
     } finally {
       await Promise.all(emulators.map((each) => each.close()));
     }
