@@ -23,7 +23,6 @@ const COMMANDS = {
   schedule: async (exit: Exit) => (await import('./schedule.js')).scheduleCommand(exit),
   serve: async (exit: Exit, underWay: UnderWay) => (await import('./serve.js')).serveCommand(exit, underWay),
   init: async (exit: Exit) => (await import('./init.js')).initCommand(exit),
-  prices: async (exit: Exit) => (await import('./prices.js')).pricesCommand(exit),
   emulate: async () => (await import('./emulate.js')).emulateCommand(),
   completion: async (exit: Exit, underWay: UnderWay): Promise<Command> =>
     (await import('./completion.js')).completionCommand(() => wholeProgram(exit, underWay)),

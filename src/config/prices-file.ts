@@ -9,7 +9,7 @@ import { invalidJob } from './job-problem.js';
 import type { NamedJob } from './job-schema.js';
 
 /** Prices by deployment or model name. */
-export type PriceList = ReadonlyMap<string, Prices>;
+type PriceList = ReadonlyMap<string, Prices>;
 
 /** Bytes; many times the longest file of prices. */
 const MOST_BYTES = 1_048_576;
@@ -40,17 +40,11 @@ export function pricesOf({ prices, endpoint, file = 'the job' }: PricedJob): Pri
 }
 
 /** @param user for messages @throws UsageError with the file, and the line where there is one */
-export function readPrices(path: string, user: string): PriceList {
+function readPrices(path: string, user: string): PriceList {
   const { document, lines, value } = readYaml(textOf(path, user), path);
   const parsed = listSchema.safeParse(value ?? {}, { reportInput: true });
   if (!parsed.success) throw invalidJob(parsed.error, (field) => `${path}:${lineOf(document, lines, field)}`);
   return new Map(Object.entries(parsed.data));
-}
-
-/** A job has `service` and `input`. @throws UsageError when the file cannot be read */
-export function isPriceList(path: string): boolean {
-  const { value } = readYaml(textOf(path, 'prices'), path);
-  return typeof value === 'object' && value !== null && !('service' in value || 'input' in value);
 }
 
 function textOf(path: string, user: string): string {

@@ -12,7 +12,7 @@ export const COMMAND_NAMES = [
     'try',
     'merge-review',
   ] as const),
-  ...(['schedule', 'serve', 'init', 'prices', 'emulate', 'completion'] as const),
+  ...(['schedule', 'serve', 'init', 'emulate', 'completion'] as const),
 ] as const;
 
 const COMMAND = new RegExp(String.raw`(?<![\w/.-]|npx )promptmill (?=(?:${COMMAND_NAMES.join('|')})\b)`, 'g');

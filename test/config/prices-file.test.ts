@@ -67,39 +67,17 @@ describe('a file with prices that jobs share', () => {
     expect(refused).toThrow(message.replace('prices.yaml', 'other.yaml'));
   });
 
-  it('is shown by promptmill prices, and what it says to a job', async () => {
-    const job = work.job({ input: { path: 'in.csv' }, prices: 'prices.yaml' });
-    const ofJob = await work.call(['prices', job]);
-    expect(ofJob.stdout).toBe(
-      'per 1,000 tokens, by prices.yaml:\nlm-35-turbo-instruct  prompt 0.0015  completion 0.002\n',
-    );
-    expect(JSON.parse((await work.call(['prices', job, '--json'])).stdout)).toEqual({
-      job: 'job.yaml',
-      from: 'prices.yaml',
-      prices: { 'lm-35-turbo-instruct': { prompt: 0.0015, completion: 0.002 } },
-    });
-    const ofFile = await work.call(['prices', 'prices.yaml']);
-    expect(ofFile.stdout).toContain('\ndear                  prompt 0.03  completion 0.06\n');
-    const without = await work.call(['prices', work.job({ input: { path: 'in.csv' } }, 'free.yaml')]);
-    expect(without.stdout).toContain('free.yaml says no prices');
-    const deer = work.job(
-      { service: { deployment: 'deer' }, input: { path: 'x.csv' }, prices: 'prices.yaml' },
-      'deer.yaml',
-    );
-    const unknown = await work.call(['prices', deer]);
-    expect([unknown.code, unknown.stdout]).toEqual([2, '']);
-    expect(unknown.stderr).toContain('did you mean dear?');
-  });
-
-  it('prices what a check quotes', async () => {
+  it('prices what a check quotes, which shows them', async () => {
     work.write('in.csv', 'id\n1\n2\n');
     const job = work.job({
       input: { path: 'in.csv' },
       prices: 'prices.yaml',
       parameters: { max_tokens: 10 },
     });
-    const { stdout, stderr } = await work.call(['check', job, '--json', '--quiet']);
-    const { cost, tokens } = JSON.parse(stdout || stderr);
+    const { stdout, stderr } = await work.call(['check', job, '--json']);
+    const { cost, tokens, prices } = JSON.parse(stdout);
+    expect(prices).toEqual({ prompt: 0.0015, completion: 0.002 });
+    expect(stderr).toContain('1,000 tokens: prompt 0.0015, completion 0.002\n');
     expect(cost.most).toBeCloseTo((tokens.prompt_tokens * 0.0015 + 20 * 0.002) / 1000, 6);
   });
 });

@@ -54,7 +54,7 @@ export function checkDocument(report: CheckReport): Document {
       }),
       section('votes', 'Votes', [text(votesText(report))]),
       section('asked_again', 'Asked again', [text(furtherText(report))]),
-      section('cost', 'Cost', [text(costText(report))]),
+      section('cost', 'Cost', [text(costText(report)), text(pricesText(report))]),
       section('batches', 'Batches', [text(batchesText(report))]),
       section('time', 'Time', [text(timeText(report))]),
       section('deadline', 'Deadline', [text(deadlineText(report))]),
@@ -243,6 +243,24 @@ function costText({
   }
   return 'not quoted: add prices: { prompt: …, completion: … } (per 1,000 tokens) to the job file to see the cost';
 }
+
+/** `1,000 tokens: prompt 0.0015, cached 0.001, completion 0.002, in EUR` */
+function pricesText({ prices, rows }: CheckReport): string {
+  if (prices === null || rows.to_send === 0) return '';
+  const parts = PRICES.flatMap(([name, sign]) =>
+    prices[name] === undefined ? [] : `${name} ${sign}${prices[name]}`,
+  );
+  return `1,000 tokens: ${[...parts, ...(prices.currency ? [`in ${prices.currency}`] : [])].join(', ')}`;
+}
+
+/** The tiers have a factor of the others. */
+const PRICES = [
+  ['prompt', ''],
+  ['cached', ''],
+  ['completion', ''],
+  ['flex', '× '],
+  ['batch', '× '],
+] as const;
 
 function batchesText({ batches, rows }: CheckReport): string {
   if (batches === undefined || rows.to_send === 0) return '';

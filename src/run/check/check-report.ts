@@ -74,6 +74,8 @@ export interface CheckReport {
   };
   /** Of the output: cells of CSV, parts of JSONL. */
   readonly columns: readonly string[];
+  /** Of 1,000 tokens. `null`: none, or the endpoints have different ones, which are there. */
+  readonly prices: Settings['prices'];
   /** `null` without prices. */
   readonly cost: Range | null;
   /** ISO 4217, of all amounts of money; absent where the prices do not say. */
@@ -217,6 +219,7 @@ export function checkReport(
       examples: duplicates.examples,
     },
     columns: surveyed.columns,
+    prices,
     cost: quoted.cost,
     ...(currency !== undefined && { currency }),
     cost_per_1000_rows: perThousand(quoted.cost, inspected.rows.total),

@@ -61,6 +61,7 @@ const report: CheckReport = {
     ],
   },
   columns: ['review', 'status', 'answer'],
+  prices: { prompt: 0.02, completion: 0.02 },
   cost: { least: 2.76662, most: 2.90042 },
   cost_per_1000_rows: { least: 1.97616, most: 2.07173 },
   time: { seconds: 267.6, limit: 'requests_per_minute', call_seconds: 2 },
@@ -106,6 +107,7 @@ duplicates      3 rows ask what an earlier one asks, 300 to 315 tokens,
                 line 7 as 3, line 1,200 as 3
 requests        1,338
 cost            2.76662 to 2.90042; 1.97616 to 2.07173 for 1,000 rows
+                1,000 tokens: prompt 0.02, completion 0.02
 time            4 min 28 s by limits.requests_per_minute, as long as a call takes 2 s or
                 less on average
 deadline        5 h 0 min holds, as long as a call takes 2 min 15 s or less on average
@@ -119,6 +121,13 @@ first prompt    line 2, 12 tokens
                 │ Review: fine
                 │ Topic:
 `);
+});
+
+test('every price is shown, with its currency', () => {
+  const prices = { prompt: 3, cached: 1, completion: 9, flex: 0.5, batch: 0.4, currency: 'EUR' };
+  const shown = '1,000 tokens: prompt 3, cached 1, completion 9, flex × 0.5, batch × 0.4, in EUR ';
+  expect(flat({ prices })).toContain(shown);
+  expect(flat({ prices: null })).not.toContain('1,000 tokens:');
 });
 
 test('several endpoints are listed with what is known of each', () => {
