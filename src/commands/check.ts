@@ -1,6 +1,5 @@
 import { Command } from 'commander';
 import type { RunFlags } from '../config/settings.js';
-import { either } from '../core/errors.js';
 import { Halt } from '../core/halt.js';
 import { show } from '../render/terminal.js';
 import { terminalText, wrapped } from '../render/terminal-text.js';
@@ -9,8 +8,7 @@ import { checkDocument } from '../run/check/check-document.js';
 import { checkJob } from '../run/check/check-job.js';
 import { type CheckReport, checkExitCode } from '../run/check/check-report.js';
 import { assertProgram } from '../run/on-finish.js';
-import { INPUT_FORMAT_NAMES } from '../source/format.js';
-import { BY, CONCURRENCY, DONE, openJob, SAMPLE, SEED, SET, wholeNumber } from './job.js';
+import { BY, CONCURRENCY, DONE, FORMAT, INPUT, LIMIT, openJob, SAMPLE, SEED, SET } from './job.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
 interface Options
@@ -42,15 +40,12 @@ export function checkCommand(exit: Exit): Command {
   return new Command('check')
     .description('say what a run would take, and which rows are bad; sends nothing')
     .argument('<job>', 'the job file, for example jobs/sentiment.yaml')
-    .option('--input <file>', 'read rows from this file; - is standard input')
-    .option(
-      '--format <format>',
-      `format of the input: ${either(INPUT_FORMAT_NAMES)} (default: from its name)`,
-    )
+    .option(...INPUT)
+    .option(...FORMAT)
     .option(...CONCURRENCY)
     .option(...SET)
     .option(...DONE)
-    .option('--limit <n>', 'only the first n rows', wholeNumber)
+    .option(...LIMIT)
     .option(...SAMPLE)
     .option(...SEED)
     .option(...BY)

@@ -3,10 +3,11 @@ import { readEnvironment } from '../config/environment.js';
 import { readJobFile } from '../config/job-file.js';
 import type { Concurrency } from '../config/job-schema.js';
 import type { RunFlags, Settings } from '../config/settings.js';
-import { UsageError } from '../core/errors.js';
+import { either, UsageError } from '../core/errors.js';
 import { type OpenedJob, openedJob } from '../library/opened-job.js';
 import { jobOfOutput } from '../library/output-job.js';
 import type { FoundOutput } from '../resume/finished-output.js';
+import { INPUT_FORMAT_NAMES } from '../source/format.js';
 
 /** @throws UsageError for a job that cannot run, whatever its input */
 export function openJob(path: string, flags: RunFlags): OpenedJob {
@@ -46,6 +47,12 @@ export const GOLD = [
   repeated,
 ] as const;
 
+export const INPUT = ['--input <file>', 'read rows from this file; - is standard input'] as const;
+export const FORMAT = [
+  '--format <format>',
+  `format of the input: ${either(INPUT_FORMAT_NAMES)} (default: from its name)`,
+] as const;
+
 export const CONCURRENCY = [
   '--concurrency <n>',
   'most calls in flight at once, or auto',
@@ -64,6 +71,7 @@ export const DONE = [
   repeated,
 ] as const;
 
+export const LIMIT = ['--limit <n>', 'only the first n rows', wholeNumber] as const;
 export const SAMPLE = ['--sample <n>', 'only n rows, chosen at random', wholeNumber] as const;
 export const SEED = [
   '--seed <n>',

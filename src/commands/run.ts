@@ -3,7 +3,7 @@ import { Command } from 'commander';
 import { failedCodes, retryCommandFor } from '../account/retry-command.js';
 import { invalidIn, type StoredSummary, summaryText } from '../account/summary.js';
 import { type RunFlags, recordOptions, type Settings } from '../config/settings.js';
-import { either, UsageError } from '../core/errors.js';
+import { UsageError } from '../core/errors.js';
 import { counted } from '../core/figures.js';
 import { Halt } from '../core/halt.js';
 import { asStarted, shellWord } from '../core/started.js';
@@ -17,12 +17,11 @@ import { show } from '../render/terminal.js';
 import { terminalText, wrapped } from '../render/terminal-text.js';
 import { exitOf, type RunResult, runJob } from '../run/pipeline.js';
 import type { OfflineContext } from '../run/run-context.js';
-import { INPUT_FORMAT_NAMES } from '../source/format.js';
 import { withoutPassword } from '../store/address.js';
 import { QUEUE_FORMS } from '../store/open.js';
 import { batchOptions } from './emulator-options.js';
 import type { UnderWay } from './exit-message.js';
-import { BY, CONCURRENCY, DONE, openJob, SAMPLE, SEED, SET, wholeNumber } from './job.js';
+import { BY, CONCURRENCY, DONE, FORMAT, INPUT, LIMIT, openJob, SAMPLE, SEED, SET } from './job.js';
 import { createLog } from './log.js';
 import { EXIT_OF_SIGNAL, type Exit, haltOnSignals } from './signals.js';
 
@@ -58,17 +57,14 @@ export function runCommand(exit: Exit, underWay: UnderWay): Command {
   return new Command('run')
     .description('run a job here, or continue its unfinished run')
     .argument('<job>', 'the job file, for example jobs/sentiment.yaml')
-    .option('--input <file>', 'read rows from this file; - is standard input')
-    .option(
-      '--format <format>',
-      `format of the input: ${either(INPUT_FORMAT_NAMES)} (default: from its name)`,
-    )
+    .option(...INPUT)
+    .option(...FORMAT)
     .option('--output <file>', `write records to this file, ${OUTPUT_ENDINGS}; - is standard output`)
     .option('--queue <url>', `${QUEUE_FORMS} (default: embedded)`)
     .option(...CONCURRENCY)
     .option(...SET)
     .option(...DONE)
-    .option('--limit <n>', 'only the first n rows', wholeNumber)
+    .option(...LIMIT)
     .option(...SAMPLE)
     .option(...SEED)
     .option(...BY)
