@@ -262,11 +262,7 @@ export const list = (items: readonly string[], how: Omit<List, 'kind' | 'items'>
   ...how,
 });
 
-export const command = (content: string, how: Shown = {}): Block => ({
-  kind: 'command',
-  text: content,
-  ...how,
-});
+export const command = (content: string): Block => ({ kind: 'command', text: content });
 
 export const figures = (
   rows: readonly Figure[],
