@@ -97,7 +97,10 @@ export class MemoryMachine {
     const parsed = jobSchema.safeParse(fields, { reportInput: true });
     if (!parsed.success) throw invalidJob(parsed.error, () => 'job');
     const environment = readEnvironment({ ...ENVIRONMENT, ...env }, null);
-    return await this.begin(openedJob({ ...parsed.data, name: 'job' }, environment, flags), { ...options, text });
+    return await this.begin(openedJob({ ...parsed.data, name: 'job' }, environment, flags), {
+      ...options,
+      text,
+    });
   }
 
   /**

@@ -20,7 +20,7 @@ import {
 import type { Store } from '../../src/store/store.js';
 
 /** The embedded ledger without its file: what it decides, and nothing that outlives the process. */
-export class MemoryLedger implements Ledger {
+class MemoryLedger implements Ledger {
   readonly isShared = false;
   readonly settled = new SettledRows();
   readonly #state = new LedgerState();
