@@ -13,6 +13,8 @@ import { WaitingCalls } from './waiting-calls.js';
 
 /** Idle time after which a connection is closed, in ms. */
 const IDLE_MS = 1_000;
+/** Most time until a connection stands, in ms. */
+const CONNECT_MS = 10_000;
 
 export interface ClientSettings {
   readonly url: string;
@@ -22,8 +24,6 @@ export interface ClientSettings {
   readonly connections: number;
   /** Deadline from `call` to the last byte, in ms. */
   readonly timeoutMs: number;
-  /** In milliseconds. @default 10_000 */
-  readonly connectTimeoutMs?: number;
   /** Largest body read, in bytes. @default 16 MiB */
   readonly maxResponseBytes?: number;
   /** Trusted certificates, in PEM. @default those of Node.js */
@@ -43,11 +43,12 @@ export interface Client {
 export function createClient(settings: ClientSettings): Client {
   const { origin, protocol, hostname, port, host, pathname, search } = new URL(settings.url);
   const { proxy = null, ca } = settings;
-  const timeoutMs = settings.connectTimeoutMs ?? 10_000;
   // With TLS the proxy opens a tunnel and sees nothing; without it, the proxy gets the call itself.
   const target = `${hostname}:${port || 443}`;
   const tunnel =
-    proxy !== null && protocol === 'https:' ? tunnelThrough({ proxy, target, timeoutMs, ca }) : null;
+    proxy !== null && protocol === 'https:'
+      ? tunnelThrough({ proxy, target, timeoutMs: CONNECT_MS, ca })
+      : null;
   const forwarder = tunnel === null ? proxy : null;
   const path = `${forwarder === null ? '' : origin}${pathname}${search}`;
   const extra = forwarder === null ? [] : ['host', host, ...forwarder.headers];
@@ -64,7 +65,7 @@ export function createClient(settings: ClientSettings): Client {
     keepAliveTimeout: IDLE_MS,
     keepAliveMaxTimeout: IDLE_MS,
   };
-  const connect = tunnel?.connect ?? buildConnector({ timeout: timeoutMs, ...(ca !== undefined && { ca }) });
+  const connect = tunnel?.connect ?? buildConnector({ timeout: CONNECT_MS, ...(ca !== undefined && { ca }) });
   const pool = new Pool(forwarder?.address ?? origin, {
     connections: settings.connections,
     factory: (to) => new Connection(to, options, connect),
