@@ -5,7 +5,7 @@ import { UsageError } from '../core/errors.js';
 import { clipped, count, counted } from '../core/figures.js';
 import { valueText } from '../core/json.js';
 import { escapeFormula } from '../output/formula.js';
-import { isMarked } from '../output/output-name.js';
+import { isEmulated } from '../output/output-name.js';
 import { PlainCopies } from '../output/plain-copies.js';
 import { assertFree, type RequestedFile, writeRequestedFile } from '../output/requested-file.js';
 import { columnsInTags } from '../prompt/template.js';
@@ -251,7 +251,7 @@ const factsOf = ({ name, summary }: ComparedOutput, { rows }: SideFigures): Outp
   job: summary?.job ?? null,
   run: summary?.run ?? null,
   ...(summary?.currency !== undefined && { currency: summary.currency }),
-  emulated: summary?.emulated ?? isMarked(name, 'emulated'),
+  emulated: summary?.emulated ?? isEmulated(name),
 });
 
 const line = (cells: readonly string[]): string =>

@@ -1,6 +1,6 @@
 import { LEAST_ANSWERED } from '../account/require.js';
 import { count, counted, share } from '../core/figures.js';
-import { isMarked } from '../output/output-name.js';
+import { isEmulated } from '../output/output-name.js';
 import { type Block, type Document, section, text } from '../render/document.js';
 import type { ExampleTexts } from '../render/example-texts.js';
 import { REHEARSAL } from '../render/run-words.js';
@@ -9,7 +9,7 @@ import type { ScoreReport } from './score-output.js';
 
 export function scoreDocument(report: ScoreReport, examples: ExampleTexts): Document {
   const { output, records, gold, scores, notes } = report;
-  const title = `${output}${isMarked(output, 'emulated') ? REHEARSAL : ''}`;
+  const title = `${output}${isEmulated(output) ? REHEARSAL : ''}`;
   return {
     title,
     lead: [

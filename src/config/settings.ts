@@ -3,7 +3,7 @@ import { answerReader } from '../answer/answer.js';
 import { goldColumns } from '../answer/gold.js';
 import { UsageError } from '../core/errors.js';
 import { OUTPUT_FORMATS, outputFormatOf } from '../output/format.js';
-import { isMarked, marked } from '../output/output-name.js';
+import { isEmulated, marked } from '../output/output-name.js';
 import type { RecordedJob } from '../output/reader.js';
 import type { OriginColumn } from '../output/result-columns.js';
 import type { ReuseSettings, SharedOutcomes } from '../prompt/reuse-keys.js';
@@ -188,7 +188,7 @@ function chunkSize(concurrency: number, promptsPerRequest: number): number {
  * names it. For `retry` the output exists, and its name says which it is.
  */
 function placeFor(output: string, { emulate = false, retry }: RunFlags): string {
-  if (output === '-' || retry !== undefined || isMarked(output, 'emulated') === emulate) return output;
+  if (output === '-' || retry !== undefined || isEmulated(output) === emulate) return output;
   if (emulate) return marked(output, 'emulated');
   throw new UsageError(
     'output_of_rehearsal',

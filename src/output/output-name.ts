@@ -16,4 +16,4 @@ export function marked(output: string, mark: Mark): string {
   return `${stem}.${mark}${output.slice(stem.length)}`;
 }
 
-export const isMarked = (output: string, mark: Mark): boolean => stemOf(output).endsWith(`.${mark}`);
+export const isEmulated = (output: string): boolean => stemOf(output).endsWith('.emulated');
