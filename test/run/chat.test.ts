@@ -1,13 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { Workplace } from '../support/promptmill.js';
-import {
-  chatBody,
-  completionBody,
-  type Script,
-  type ScriptedService,
-  startScriptedService,
-} from '../support/scripted-service.js';
+import type { RunFlags } from '../../src/config/settings.js';
+import { MemoryPlace } from '../support/memory-place.js';
+import type { Workplace } from '../support/promptmill.js';
+import { chatBody, completionBody, type Script, startScriptedService } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
 import { withResolvers } from '../support/with-resolvers.js';
 
@@ -17,43 +13,48 @@ const CHAT = { operation: 'chat', deployment: 'lm-35-turbo' };
 const LABELS = { labels: ['positive', 'negative', 'neutral'] };
 
 describe('the chat operation', () => {
+  let place: MemoryPlace;
   let work: Workplace;
-  let service: ScriptedService;
-  let script: Script;
-  beforeEach(async () => {
-    work = new Workplace();
+  beforeEach(() => {
+    place = new MemoryPlace();
+    work = place.work;
     work.write('in.csv', 'id,review\n1,Good\n2,Bad\n3,Fine\n');
-    script = () => ({});
-    service = await startScriptedService((request) => script(request));
   });
-  afterEach(async () => {
-    await service.close();
-    work.remove();
-  });
+  afterEach(() => work.remove());
 
-  const bodies = () => service.requests.map(({ body }) => body);
-  const run = async (job: object, ...flags: string[]) => {
-    const path = work.job({
-      ...{
-        service: CHAT,
-        input: { path: 'in.csv' },
-        prompt: 'Review: {{ review }}',
-        output: { path: 'out.csv' },
-      },
+  const bodies = () => place.machine.requests.map(({ body }) => body);
+  const written = (job: object): string =>
+    work.job({
+      service: CHAT,
+      input: { path: 'in.csv' },
+      prompt: 'Review: {{ review }}',
+      output: { path: 'out.csv' },
       ...job,
     });
-    return await work.call(['run', path, ...flags], { PROMPTMILL_BASE_URL: service.url, ...store() });
+  const run = (job: object, flags: RunFlags = {}) => place.run(written(job), flags);
+  /** By the command, with a server. */
+  const runCommand = async (job: string, ...flags: string[]) => {
+    const service = await startScriptedService(place.script);
+    try {
+      const ended = await work.call(['run', job, ...flags], { PROMPTMILL_BASE_URL: service.url, ...store() });
+      expect(ended.code, ended.stderr).toBe(0);
+      return { requests: service.requests, stderr: ended.stderr };
+    } finally {
+      await service.close();
+    }
   };
 
   it('asks each row as the message of a user, and the answer is the content of a message', async () => {
-    const ended = await run({ answer: LABELS, parameters: { max_tokens: 5, temperature: 0 } });
-    expect(ended.code, ended.stderr).toBe(0);
-    expect(service.requests[0]?.url).toBe(
+    const parameters = { max_tokens: 5, temperature: 0 };
+    const { requests } = await runCommand(written({ answer: LABELS, parameters }));
+    expect(requests[0]?.url).toBe(
       '/openai/deployments/lm-35-turbo/chat/completions?api-version=2023-09-15-preview',
     );
-    expect(service.requests[0]?.headers['api-key']).toBeDefined();
-    expect(bodies()).toContainEqual({
-      ...{ messages: [{ role: 'user', content: 'Review: Good' }], max_tokens: 5, temperature: 0 },
+    expect(requests[0]?.headers['api-key']).toBeDefined();
+    expect(requests.map(({ body }) => body)).toContainEqual({
+      messages: [{ role: 'user', content: 'Review: Good' }],
+      max_tokens: 5,
+      temperature: 0,
     });
     expect(work.records('out.csv')).toMatchObject([
       { id: '1', status: 'completed', answer: 'positive', text: 'positive', model: 'lm-35-turbo' },
@@ -63,18 +64,20 @@ describe('the chat operation', () => {
   });
 
   it('is called in the openai style at /v1/chat/completions, with the model in the body', async () => {
-    const ended = await run({ service: { ...CHAT, deployment: 'my-model', style: 'openai' } });
-    expect(ended.code, ended.stderr).toBe(0);
-    expect(service.requests[0]).toMatchObject({
+    const service = { operation: 'chat', deployment: 'my-model', style: 'openai' };
+    const {
+      requests: [first],
+    } = await runCommand(written({ service }));
+    expect(first).toMatchObject({
       url: '/v1/chat/completions',
       body: { model: 'my-model', max_tokens: 1024 },
     });
-    expect(service.requests[0]?.headers.authorization).toMatch(/^Bearer /);
+    expect(first?.headers.authorization).toMatch(/^Bearer /);
   });
 
   it('has a system message beside the prompt, or the messages of the job', async () => {
-    const asked = await run({ system: 'You judge {{ id }}.' }, '--limit', '1');
-    expect(asked.code, asked.stderr).toBe(0);
+    const asked = await run({ system: 'You judge {{ id }}.' }, { limit: 1 });
+    expect(asked.code, asked.said).toBe(0);
     expect(bodies()[0]?.['messages']).toEqual([
       { role: 'system', content: 'You judge 1.' },
       { role: 'user', content: 'Review: Good' },
@@ -84,8 +87,8 @@ describe('the chat operation', () => {
       { role: 'assistant', content: 'positive' },
       { role: 'user', content: '{{ review }}' },
     ];
-    const ended = await run({ prompt: undefined, messages, output: { path: 'b.csv' } }, '--limit', '1');
-    expect(ended.code, ended.stderr).toBe(0);
+    const ended = await run({ prompt: undefined, messages, output: { path: 'b.csv' } }, { limit: 1 });
+    expect(ended.code, ended.said).toBe(0);
     expect(bodies()[1]?.['messages']).toEqual([...messages.slice(0, 2), { role: 'user', content: 'Good' }]);
   });
 
@@ -99,7 +102,7 @@ describe('the chat operation', () => {
     ];
     work.write('in.jsonl', lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
     const ended = await run({ prompt: undefined, system: 'Ignored', input: { path: 'in.jsonl' } });
-    expect(ended.code, ended.stderr).toBe(1);
+    expect(ended.code, ended.said).toBe(1);
     expect(bodies()).toEqual([{ messages: [{ role: 'user', content: 'Hi' }], max_completion_tokens: 7 }]);
     expect(work.records('out.csv').map((row) => [row['status'], row['error_message']])).toEqual([
       ['completed', ''],
@@ -116,7 +119,7 @@ describe('the chat operation', () => {
     work.write('in.csv', `id,review\n${Array.from({ length: 40 }, (_, i) => `${i},text ${i}\n`).join('')}`);
     // The calls of the wave are all made before the first of them is answered.
     const wave = withResolvers();
-    script = async ({ body, total }) => {
+    place.script = async ({ body, total }) => {
       if (total === 4) wave.resolve();
       await wave.promise;
       return 'max_tokens' in body
@@ -134,28 +137,29 @@ describe('the chat operation', () => {
           }
         : { json: chatBody() };
     };
-    const ended = await run({ parameters: { max_tokens: 50 }, limits: { concurrency: 4 } });
-    expect(ended.code, ended.stderr).toBe(0);
-    const refused = bodies().filter((body) => 'max_tokens' in body).length;
+    const job = written({ parameters: { max_tokens: 50 }, limits: { concurrency: 4 } });
+    const { requests, stderr } = await runCommand(job);
+    const bodies = requests.map(({ body }) => body);
+    const refused = bodies.filter((body) => 'max_tokens' in body).length;
     expect(refused).toBe(4);
-    expect(bodies().filter((body) => body['max_completion_tokens'] === 50)).toHaveLength(40);
+    expect(bodies.filter((body) => body['max_completion_tokens'] === 50)).toHaveLength(40);
     expect(new Set(work.records('out.csv').map((row) => row['attempts']))).toEqual(new Set(['1']));
     expect(work.json('out.summary.json')).toMatchObject({ calls: { sent: 40 + refused, retried: refused } });
-    expect(ended.stderr.match(/refuses max_tokens/g)).toHaveLength(1);
+    expect(stderr.match(/refuses max_tokens/g)).toHaveLength(1);
   });
 
   it('sends max_completion_tokens at once where the job or its reasoning effort says so', async () => {
-    await run({ parameters: { max_completion_tokens: 9 } }, '--limit', '1');
-    await run({ parameters: { reasoning_effort: 'low' }, output: { path: 'b.csv' } }, '--limit', '1');
+    await run({ parameters: { max_completion_tokens: 9 } }, { limit: 1 });
+    await run({ parameters: { reasoning_effort: 'low' }, output: { path: 'b.csv' } }, { limit: 1 });
     expect(bodies()).toMatchObject([{ max_completion_tokens: 9 }, { max_completion_tokens: 1024 }]);
     expect(bodies().some((body) => 'max_tokens' in body)).toBe(false);
   });
 
   it('packs no rows, and says so', async () => {
     const ended = await run({ limits: { prompts_per_request: 3 } });
-    expect(ended.code, ended.stderr).toBe(0);
-    expect(service.calls()).toBe(3);
-    expect(ended.stderr).toContain('limits.prompts_per_request has no effect');
+    expect(ended.code, ended.said).toBe(0);
+    expect(place.machine.calls()).toBe(3);
+    expect(ended.said).toContain('limits.prompts_per_request has no effect');
   });
 
   it.each([
@@ -169,23 +173,21 @@ describe('the chat operation', () => {
         service: { operation, deployment: 'm', style: 'openai' },
         parameters: { extra_body: extra },
       },
-      '--limit',
-      '1',
+      { limit: 1 },
     );
     expect(bodies()[0]).toMatchObject(extra);
     expect(bodies()[0]).not.toHaveProperty('extra_body');
   });
 
   it('asks again with all messages, and the last one says what was wrong', async () => {
-    script = (request) => ({
+    place.script = (request) => ({
       json: chatBody({ content: request.prompt.startsWith('(') ? 'negative' : 'what?' }),
     });
     const ended = await run(
       { system: 'Judge.', answer: { ...LABELS, on_invalid: { ask_again: 1 } } },
-      '--limit',
-      '1',
+      { limit: 1 },
     );
-    expect(ended.code, ended.stderr).toBe(0);
+    expect(ended.code, ended.said).toBe(0);
     expect(bodies()[1]?.['messages']).toMatchObject([
       { role: 'system', content: 'Judge.' },
       {
@@ -201,15 +203,15 @@ describe('the chat operation', () => {
     const reuse = { input: { path: 'in.csv', dedupe: true, only_new: true }, parameters: { temperature: 0 } };
     const openai = { deployment: 'm', style: 'openai' };
     await run({ ...reuse, service: { ...openai, operation: 'chat' } });
-    expect(service.calls()).toBe(1);
-    script = () => ({});
-    const ended = await run({ ...reuse, service: openai }, '--overwrite');
-    expect(ended.code, ended.stderr).toBe(0);
-    expect(service.calls()).toBe(2);
+    expect(place.machine.calls()).toBe(1);
+    place.script = () => ({});
+    const ended = await run({ ...reuse, service: openai }, { overwrite: true });
+    expect(ended.code, ended.said).toBe(0);
+    expect(place.machine.calls()).toBe(2);
   });
 
   it('records a refusal as a completed row without an answer, and counts it as invalid', async () => {
-    script = (request) => ({
+    place.script = (request) => ({
       json: request.prompt.includes('Bad')
         ? chatBody({ content: null, refusal: "I can't judge that.", completion_tokens: 7 })
         : chatBody(),
@@ -218,10 +220,10 @@ describe('the chat operation', () => {
       answer: { ...LABELS, require: { valid: 0.9 } },
       prices: { prompt: 1, completion: 1 },
     });
-    expect(ended.code, ended.stderr).toBe(4);
-    expect(service.calls()).toBe(3);
-    expect(ended.stderr).toContain('3 completed + 0 filtered + 0 failed + 0 skipped; answers.refused 1');
-    expect(ended.stderr).toContain('66.6 % of 3 answers are valid');
+    expect(ended.code, ended.said).toBe(4);
+    expect(place.machine.calls()).toBe(3);
+    expect(ended.shown).toContain('3 completed + 0 filtered + 0 failed + 0 skipped; answers.refused 1');
+    expect(ended.shown).toContain('66.6 % of 3 answers are valid');
     expect(work.records('out.csv')[1]).toMatchObject({
       ...{
         status: 'completed',
@@ -241,21 +243,21 @@ describe('the chat operation', () => {
   });
 
   it('asks again after a refusal, where answers that do not fit are', async () => {
-    script = ({ total }) => ({
+    place.script = ({ total }) => ({
       json: total === 1 ? chatBody({ content: null, refusal: 'No.' }) : chatBody(),
     });
-    const ended = await run({ answer: { ...LABELS, on_invalid: { ask_again: 1 } } }, '--limit', '1');
-    expect(ended.code, ended.stderr).toBe(0);
+    const ended = await run({ answer: { ...LABELS, on_invalid: { ask_again: 1 } } }, { limit: 1 });
+    expect(ended.code, ended.said).toBe(0);
     expect(work.records('out.csv')).toMatchObject([{ answer: 'positive', refusal: '', total_tokens: '24' }]);
   });
 
   it('stops behind a canary of refusals, also where the job has no answer section', async () => {
     work.write('in.csv', `id,review\n${Array.from({ length: 60 }, (_, i) => `${i},text ${i}\n`).join('')}`);
-    script = () => ({ json: chatBody({ content: null, refusal: 'No.' }) });
+    place.script = () => ({ json: chatBody({ content: null, refusal: 'No.' }) });
     const ended = await run({ limits: { canary: 5 } });
-    expect(ended.code, ended.stderr).toBe(3);
-    expect(ended.stderr).toMatch(/answers\.refused \d+/);
-    expect(service.calls()).toBe(5);
+    expect(ended.code, ended.said).toBe(3);
+    expect(ended.shown).toMatch(/answers\.refused \d+/);
+    expect(place.machine.calls()).toBe(5);
   });
 
   it.each([
@@ -270,10 +272,10 @@ describe('the chat operation', () => {
       ['unexpected_tool_calls', /calls a tool/],
     ],
   ])('fails a row with %s at once, and what it took is counted', async (_, json, [code, message]) => {
-    script = () => ({ json });
-    const ended = await run({ answer: LABELS }, '--limit', '1');
-    expect(ended.code, ended.stderr).toBe(1);
-    expect(service.calls()).toBe(1);
+    place.script = () => ({ json });
+    const ended = await run({ answer: LABELS }, { limit: 1 });
+    expect(ended.code, ended.said).toBe(1);
+    expect(place.machine.calls()).toBe(1);
     const [record] = work.records('out.csv');
     const { total_tokens, completion_tokens } = json.usage;
     expect(record).toMatchObject({
@@ -290,11 +292,11 @@ describe('the chat operation', () => {
       { type: 'text', text: 'posi' },
       { type: 'text', text: 'tive' },
     ];
-    script = ({ body }) => ({
+    place.script = ({ body }) => ({
       json: chatBody({ content: JSON.stringify(body).includes('Good') ? parts : null }),
     });
-    const ended = await run({ answer: LABELS, limits: { attempts: 1 } }, '--limit', '2');
-    expect(ended.code, ended.stderr).toBe(1);
+    const ended = await run({ answer: LABELS, limits: { attempts: 1 } }, { limit: 2 });
+    expect(ended.code, ended.said).toBe(1);
     expect(work.records('out.csv')).toMatchObject([
       { answer: 'positive', text: 'positive' },
       { status: 'failed', error_code: 'no_text', error_message: expect.stringContaining('"content":null') },
@@ -302,23 +304,23 @@ describe('the chat operation', () => {
   });
 
   it('is filtered where the content filter leaves no content', async () => {
-    script = () => ({ json: chatBody({ content: null, finish_reason: 'content_filter' }) });
-    const ended = await run({ answer: LABELS }, '--limit', '1');
-    expect(ended.code, ended.stderr).toBe(0);
+    place.script = () => ({ json: chatBody({ content: null, finish_reason: 'content_filter' }) });
+    const ended = await run({ answer: LABELS }, { limit: 1 });
+    expect(ended.code, ended.said).toBe(0);
     expect(work.records('out.csv')).toMatchObject([{ status: 'filtered', completion_filtered: 'true' }]);
   });
 
   it('stops where the service answers in the form of the other operation', async () => {
-    script = () => ({ json: completionBody() });
+    place.script = () => ({ json: completionBody() });
     const ended = await run({});
-    expect(ended.code, ended.stderr).toBe(3);
-    expect(ended.stderr.replace(/\s+/g, ' ')).toMatch(
+    expect(ended.code, ended.said).toBe(3);
+    expect(ended.shown).toMatch(
       /in the form of the completions operation, .* write service: { operation: completions }/,
     );
   });
 
   it('records cached and reasoning tokens behind the latency, in CSV and JSONL', async () => {
-    script = () => ({
+    place.script = () => ({
       json: chatBody({
         prompt_tokens: 2000,
         cached_tokens: 1024,
@@ -326,14 +328,14 @@ describe('the chat operation', () => {
         reasoning_tokens: 20,
       }),
     });
-    await run({}, '--limit', '1');
+    await run({}, { limit: 1 });
     const [header = ''] = work.read('out.csv').split('\n');
     expect(header).toMatch(/,latency_ms,refusal,cached_tokens,reasoning_tokens,error_code,error_message$/);
     expect(work.records('out.csv')).toMatchObject([
       { cached_tokens: '1024', reasoning_tokens: '20', refusal: '' },
     ]);
-    const ended = await run({ output: { path: 'b.jsonl' } }, '--limit', '1');
-    expect(ended.code, ended.stderr).toBe(0);
+    const ended = await run({ output: { path: 'b.jsonl' } }, { limit: 1 });
+    expect(ended.code, ended.said).toBe(0);
     expect(work.lines('b.jsonl')).toMatchObject([
       { usage: { cached_tokens: 1024, reasoning_tokens: 20 }, latency_ms: expect.any(Number), refusal: null },
     ]);
@@ -343,7 +345,7 @@ describe('the chat operation', () => {
   });
 
   it('calls refused and cut rows again with retry, and counts what both calls took', async () => {
-    script = (request) => ({
+    place.script = (request) => ({
       json: request.prompt.includes('Good')
         ? chatBody({ content: '', finish_reason: 'length' })
         : request.prompt.includes('Bad')
@@ -351,15 +353,14 @@ describe('the chat operation', () => {
           : chatBody(),
     });
     await run({ answer: { ...LABELS, require: { valid: 0 } } });
-    script = () => ({ json: chatBody() });
-    const env = { PROMPTMILL_BASE_URL: service.url, ...store() };
-    const again = await work.call(['retry', 'out.csv'], env);
-    expect(again.code, again.stderr).toBe(0);
+    place.script = () => ({ json: chatBody() });
+    const again = await place.retry('out.csv');
+    expect(again.code, again.said).toBe(0);
     expect(work.json('out.summary.json')).toMatchObject({
       ...{ rows: { completed: 3 }, answers_refused: 1, usage: { total_tokens: 48 } },
     });
-    const invalid = await work.call(['retry', 'out.csv', '--invalid'], env);
-    expect(invalid.code, invalid.stderr).toBe(0);
+    const invalid = await place.retry('out.csv', { invalid: true });
+    expect(invalid.code, invalid.said).toBe(0);
     expect(work.json('out.summary.json')).toMatchObject({ answers_refused: 0, usage: { total_tokens: 60 } });
     expect(new Set(work.records('out.csv').map(({ answer }) => answer))).toEqual(new Set(['positive']));
   });
@@ -375,29 +376,29 @@ describe('the chat operation', () => {
     () => ({ status: 400, json: { error: { message, type: 'invalid_request_error', code } } });
 
   it('sends the schema of answer.json, strict where it can be, and checks what comes', async () => {
-    script = () => ({ json: chatBody({ content: '{"tone": "warm", "score": 1}' }) });
-    await run({ answer: { json: SCHEMA } }, '--limit', '1');
+    place.script = () => ({ json: chatBody({ content: '{"tone": "warm", "score": 1}' }) });
+    await run({ answer: { json: SCHEMA } }, { limit: 1 });
     expect(bodies()[0]?.['response_format']).toEqual({
       type: 'json_schema',
       json_schema: { name: 'answer', schema: SCHEMA, strict: true },
     });
     expect(work.records('out.csv')).toMatchObject([{ tone: 'warm', score: '1' }]);
     const { additionalProperties: _, ...loose } = SCHEMA;
-    script = () => ({ json: chatBody({ content: '{"tone": 7}' }) });
-    const ended = await run({ answer: { json: loose }, output: { path: 'b.csv' } }, '--limit', '1');
+    place.script = () => ({ json: chatBody({ content: '{"tone": 7}' }) });
+    const ended = await run({ answer: { json: loose }, output: { path: 'b.csv' } }, { limit: 1 });
     expect(ended.code).toBe(4);
     expect(bodies()[1]?.['response_format']).toEqual({
       type: 'json_schema',
       json_schema: { name: 'answer', schema: loose },
     });
-    await run({ answer: { json: SCHEMA, send_schema: false }, output: { path: 'c.csv' } }, '--limit', '1');
+    await run({ answer: { json: SCHEMA, send_schema: false }, output: { path: 'c.csv' } }, { limit: 1 });
     expect(bodies()[2]).not.toHaveProperty('response_format');
   });
 
   it('sends labels as an enum only where asked, and reads the label out of the object', async () => {
-    script = () => ({ json: chatBody({ content: '{"answer":"negative"}' }) });
-    const ended = await run({ answer: { ...LABELS, send_schema: true } }, '--limit', '1');
-    expect(ended.code, ended.stderr).toBe(0);
+    place.script = () => ({ json: chatBody({ content: '{"answer":"negative"}' }) });
+    const ended = await run({ answer: { ...LABELS, send_schema: true } }, { limit: 1 });
+    expect(ended.code, ended.said).toBe(0);
     expect(bodies()[0]).toMatchObject({
       response_format: {
         json_schema: {
@@ -407,17 +408,17 @@ describe('the chat operation', () => {
       },
     });
     expect(work.records('out.csv')).toMatchObject([{ answer: 'negative' }]);
-    await run({ answer: LABELS, output: { path: 'b.csv' } }, '--limit', '1');
+    await run({ answer: LABELS, output: { path: 'b.csv' } }, { limit: 1 });
     expect(bodies()[1]).not.toHaveProperty('response_format');
   });
 
   it('stops at a server that refuses the schema, with the line to write', async () => {
-    script = refusing(
+    place.script = refusing(
       "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model.",
     );
     const ended = await run({ answer: { json: SCHEMA } });
-    expect(ended.code, ended.stderr).toBe(3);
-    expect(ended.stderr.replace(/\s+/g, ' ')).toContain('write answer: { send_schema: false }');
+    expect(ended.code, ended.said).toBe(3);
+    expect(ended.shown).toContain('write answer: { send_schema: false }');
   });
 
   it('says in check which schema is sent, and what is sent unchecked', async () => {
@@ -441,19 +442,18 @@ describe('the chat operation', () => {
     const at = (token: string, probability: number) => ({ token, logprob: Math.log(probability), bytes: [] });
     const top = [at('positive', 0.7), at('negative', 0.2)];
     const logprobs = { content: [{ ...at('positive', 0.7), top_logprobs: top }], refusal: null };
-    script = () => ({ json: chatBody({ logprobs }) });
+    place.script = () => ({ json: chatBody({ logprobs }) });
     const ended = await run(
       { answer: { ...LABELS, confidence: 'logprobs', abstain_below: 0.8 } },
-      '--limit',
-      '1',
+      { limit: 1 },
     );
     expect(bodies()[0]).toMatchObject({ logprobs: true, top_logprobs: 5, temperature: 0 });
-    expect(ended.stderr).toContain('answers.abstained 1');
+    expect(ended.shown).toContain('answers.abstained 1');
     expect(work.records('out.csv')).toMatchObject([{ answer: '', confidence: '0.7', abstained: 'true' }]);
   });
 
   it('has several choices vote, and a refusal or a text that was used up is no vote', async () => {
-    script = () => {
+    place.script = () => {
       const body = chatBody();
       const bodies = [
         chatBody({ content: '', finish_reason: 'length' }),
@@ -463,34 +463,30 @@ describe('the chat operation', () => {
       const choices = bodies.map(({ choices: [choice] }, index) => ({ ...choice, index }));
       return { json: { ...body, choices } };
     };
-    const ended = await run({ answer: { ...LABELS, votes: 5 } }, '--limit', '1');
-    expect(ended.code, ended.stderr).toBe(0);
+    const ended = await run({ answer: { ...LABELS, votes: 5 } }, { limit: 1 });
+    expect(ended.code, ended.said).toBe(0);
     expect(bodies()[0]).toMatchObject({ n: 5 });
     expect(work.records('out.csv')).toMatchObject([{ answer: 'positive', confidence: '0.4', refusal: '' }]);
   });
 
   it.each(['temperature', 'logprobs'])('says votes where a reasoning model refuses %s', async (field) => {
-    script = refusing(
+    place.script = refusing(
       `Unsupported parameter: '${field}' is not supported with this model.`,
       'unsupported_parameter',
     );
     const ended = await run({ answer: { ...LABELS, confidence: 'logprobs' } });
-    expect(ended.code, ended.stderr).toBe(3);
-    expect(ended.stderr.replace(/\s+/g, ' ')).toContain(
-      'write answer.votes: 5 in place of answer.confidence',
-    );
+    expect(ended.code, ended.said).toBe(3);
+    expect(ended.shown).toContain('write answer.votes: 5 in place of answer.confidence');
   });
 
   it('answers the sample job', async () => {
     for (const file of ['jobs/chat.yaml', 'samples/reviews.csv']) work.write(file, readFileSync(file));
     const answer = { sentiment: 'positive', topic: 'price', would_buy_again: null };
-    script = () => ({ json: chatBody({ content: JSON.stringify(answer), cached_tokens: 5 }) });
-    const ended = await work.call(['run', 'jobs/chat.yaml', '--limit', '12'], {
-      PROMPTMILL_BASE_URL: service.url,
-      ...store(),
-    });
-    expect(ended.code, ended.stderr).toBe(0);
-    expect(bodies()[0]).toMatchObject({
+    place.script = () => ({ json: chatBody({ content: JSON.stringify(answer), cached_tokens: 5 }) });
+    const {
+      requests: [first],
+    } = await runCommand('jobs/chat.yaml', '--limit', '12');
+    expect(first?.body).toMatchObject({
       messages: [{ role: 'system' }, { role: 'user', content: expect.stringContaining('Review: ') }],
       response_format: { json_schema: { strict: true } },
     });
@@ -537,12 +533,14 @@ describe('the chat operation', () => {
   });
 
   it('costs less for cached tokens, in the summary and in the budget', async () => {
-    script = () => ({ json: chatBody({ prompt_tokens: 1000, cached_tokens: 1000, completion_tokens: 0 }) });
+    place.script = () => ({
+      json: chatBody({ prompt_tokens: 1000, cached_tokens: 1000, completion_tokens: 0 }),
+    });
     const prices = { prompt: 1, cached: 0.1, completion: 1 };
     // Three answers cost 0.3, and would cost 3 without a cache.
     const limits = { budget: { cost: 0.5 }, concurrency: 1 };
     const ended = await run({ prices, limits, parameters: { max_tokens: 1 } });
-    expect(ended.code, ended.stderr).toBe(0);
+    expect(ended.code, ended.said).toBe(0);
     expect(work.json('out.summary.json')).toMatchObject({ cost: 0.3 });
   });
 
@@ -623,8 +621,8 @@ describe('the chat operation', () => {
     [{ service: { ...CHAT, model: 'text-davinci-003' } }, /service.model is a completions model/],
   ])('refuses %j with a sentence, and sends nothing', async (job, message) => {
     const ended = await run(job);
-    expect(ended.stderr).toMatch(message);
+    expect(ended.said).toMatch(message);
     expect(ended.code).toBe(2);
-    expect(service.calls()).toBe(0);
+    expect(place.machine.calls()).toBe(0);
   });
 });

@@ -7,6 +7,8 @@ import { readJobFile } from '../../src/config/job-file.js';
 import type { RunFlags } from '../../src/config/settings.js';
 import { openedJob } from '../../src/library/opened-job.js';
 import { retryOf } from '../../src/library/output-job.js';
+import { summaryDocument } from '../../src/render/run-document.js';
+import { renderTerminal } from '../../src/render/terminal.js';
 import { runJob } from '../../src/run/pipeline.js';
 import { ENVIRONMENT, MemoryMachine, type MemoryOptions, type MemoryRun } from './memory-run.js';
 import { Workplace } from './promptmill.js';
@@ -18,6 +20,8 @@ interface Done {
   readonly code: number;
   /** What it said, and the message of what ended it. */
   readonly said: string;
+  /** The summary as the screen has it, without a line's end in a sentence; empty where there is none. */
+  readonly shown: string;
 }
 
 type Flags = RunFlags & { readonly retryFailed?: boolean };
@@ -59,12 +63,18 @@ export class MemoryPlace {
     const underWay = new UnderWay();
     try {
       const { code, result, said } = await run(underWay);
-      return { code: result.retried === 0 ? 0 : code, said: said.join('\n') };
+      return { code: result.retried === 0 ? 0 : code, said: said.join('\n'), shown: shownAs(result) };
     } catch (error) {
       const { text, exit } = exitMessage(error, underWay.resume);
-      return { code: exit, said: text };
+      return { code: exit, said: text, shown: '' };
     } finally {
       process.chdir(before);
     }
   }
 }
+
+const shownAs = ({ summary, kept }: MemoryRun['result']): string =>
+  renderTerminal(summaryDocument(summary, { files: [], resume: null, examples: {}, kept }), {
+    width: 1000,
+    color: false,
+  });
