@@ -1,8 +1,11 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Summary } from '../../src/account/summary.js';
 import { type Emulator, startEmulator } from '../../src/emulator/server.js';
+import { loadTokenizer } from '../../src/prompt/tokens.js';
 import type { Child } from '../support/children.js';
+import { MemoryPlace } from '../support/memory-place.js';
 import { type Ended, Workplace } from '../support/promptmill.js';
+import { promptsOf } from '../support/scripted-service.js';
 import { haveRedis, type Server, startRedis } from '../support/servers.js';
 import { describeMissing } from '../support/stores.js';
 import { startWorkerProcess } from '../support/worker-process.js';
@@ -13,6 +16,7 @@ const ROWS = 150;
 const CONCURRENCY = 8;
 /** About half of what the rows need. */
 const HALF = 2_000;
+const ALL_COMPLETED = Array.from({ length: ROWS }, (_, i) => `${i + 1} completed`);
 const PRICES = { prompt: 2, completion: 1 };
 
 const KINDS = [
@@ -76,9 +80,7 @@ for (const { kind, have, start } of KINDS) {
     /** Every row is answered, by one call each; the summary has what the service billed. */
     const expectWhole = (ended: Ended): void => {
       expect(ended.code, ended.stderr).toBe(0);
-      expect(work.records('out.csv').map(({ id, status }) => `${id} ${status}`)).toEqual(
-        Array.from({ length: ROWS }, (_, i) => `${i + 1} completed`),
-      );
+      expect(work.records('out.csv').map(({ id, status }) => `${id} ${status}`)).toEqual(ALL_COMPLETED);
       const { prompts, distinct_prompts, usage } = emulator.stats();
       expect({ prompts, distinct_prompts }).toEqual({ prompts: ROWS, distinct_prompts: ROWS });
       const { usage: billed, calls } = summaryOf(ended);
@@ -151,21 +153,6 @@ for (const { kind, have, start } of KINDS) {
       },
     );
 
-    only('Redis', 'of money, with several prompts in a request, likewise', async () => {
-      const cost = HALF * 0.0015;
-      const stopped = await run({ cost }, { prompts_per_request: 4, concurrency: 3 });
-      expect(stopped.code, stopped.stderr).toBe(3);
-      const { usage } = emulator.stats();
-      const billed =
-        (usage.prompt_tokens * PRICES.prompt + usage.completion_tokens * PRICES.completion) / 1000;
-      expect(billed).toBeLessThanOrEqual(cost);
-      expect(billed).toBeGreaterThan(0.8 * cost);
-      expect(summaryOf(stopped).cost).toBeLessThanOrEqual(cost);
-      expect(summaryOf(stopped).stopped).toContain('limits.budget.cost is 3.00');
-
-      expectWhole(await run({ cost: 4 * cost }, { prompts_per_request: 4, concurrency: 3 }));
-    });
-
     only(
       'Redis',
       'is one budget for workers in processes of their own, which go on when it is raised',
@@ -191,3 +178,50 @@ for (const { kind, have, start } of KINDS) {
     );
   });
 }
+
+describe('a run with a budget of money', () => {
+  const { encode } = loadTokenizer('cl100k_base');
+  const place = new MemoryPlace();
+  afterAll(() => place.work.remove());
+
+  it('stops with 3 before it is passed, also with several prompts in a request, and goes on when it is raised', async () => {
+    const usage = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
+    place.script = async (request) => {
+      const prompts = promptsOf(request);
+      const counts = { prompt_tokens: prompts.flatMap(encode).length, completion_tokens: 4 * prompts.length };
+      const total_tokens = counts.prompt_tokens + counts.completion_tokens;
+      usage.prompt_tokens += counts.prompt_tokens;
+      usage.completion_tokens += counts.completion_tokens;
+      usage.total_tokens += total_tokens;
+      const choices = prompts.map((_, index) => ({ index, text: ' good', finish_reason: 'stop' }));
+      return { json: { choices, usage: { ...counts, total_tokens } } };
+    };
+    const job = (cost: number): string =>
+      place.work.job({
+        input: { path: place.work.rows(ROWS) },
+        prompt: 'Is this note positive, negative or neutral? {{ id }}: {{ note }}',
+        parameters: { max_tokens: 8 },
+        output: { path: 'out.csv' },
+        prices: PRICES,
+        limits: { concurrency: 3, chunk_size: 8, prompts_per_request: 4, budget: { cost } },
+      });
+    /** About half of what the rows need. */
+    const half = 3;
+    const stopped = await place.run(job(half));
+    expect(stopped.code, stopped.said).toBe(3);
+    const billed = (usage.prompt_tokens * PRICES.prompt + usage.completion_tokens * PRICES.completion) / 1000;
+    expect(billed).toBeLessThanOrEqual(half);
+    expect(billed).toBeGreaterThan(0.8 * half);
+    expect(stopped.summary?.cost).toBeLessThanOrEqual(half);
+    expect(stopped.summary?.stopped).toContain('limits.budget.cost is 3.00');
+
+    const raised = await place.run(job(4 * half));
+    expect(raised.code, raised.said).toBe(0);
+    expect(place.work.records('out.csv').map(({ id, status }) => `${id} ${status}`)).toEqual(ALL_COMPLETED);
+    expect(place.machine.requests.flatMap(promptsOf).length).toBe(ROWS);
+    expect(new Set(place.machine.requests.flatMap(promptsOf)).size).toBe(ROWS);
+    const summary = place.work.json('out.summary.json');
+    expect(summary).toMatchObject({ usage, calls: { retried: 0, repeated: 0 } });
+    expect(summary['cost'], 'what the rows need').toBeGreaterThan(1.5 * half);
+  });
+});

@@ -3,21 +3,25 @@ import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { runScheduled } from '../../src/commands/serve.js';
 import { Halt } from '../../src/core/halt.js';
-import { scriptedPlace } from '../support/scripted-place.js';
-import { completionBody } from '../support/scripted-service.js';
+import { resultOf } from '../../src/ops/schedule/serve-state.js';
+import { MemoryPlace } from '../support/memory-place.js';
+import { completionBody, startScriptedService } from '../support/scripted-service.js';
 
 const ROWS = 10;
 
+/** What all rows of a night are answered; null where they fail. */
+type Answers = string | null | ((id: number) => string);
+
 describe('the nights of a scheduled job', () => {
-  const place = scriptedPlace();
-  let warnings: string[] = [];
+  let place: MemoryPlace;
   beforeEach(() => {
-    vi.stubEnv('PROMPTMILL_BASE_URL', place.service.url);
-    vi.stubEnv('PROMPTMILL_API_KEY', 'a-key-for-tests-only');
-    vi.stubEnv('PROMPTMILL_STATE_DIR', place.work.path('state'));
+    place = new MemoryPlace();
     place.work.rows(ROWS);
   });
-  afterEach(() => vi.unstubAllEnvs());
+  afterEach(() => {
+    vi.unstubAllEnvs();
+    place.work.remove();
+  });
 
   const job = (more: object, name = 'night'): string => {
     const base = {
@@ -26,24 +30,35 @@ describe('the nights of a scheduled job', () => {
       output: { path: place.work.path('out/r.csv') },
       answer: { labels: ['yes', 'no'], require: { valid: 0.9 } },
       drift: { alarm: 0.2 },
-      report: true,
       schedule: { cron: '0 2 * * *' },
     };
     return place.work.path(place.work.job({ ...base, ...more }, `${name}.yaml`));
   };
-  /** A night in which all rows have this answer; null where they fail. */
-  const night = async (path: string, answer: string | null | ((id: number) => string), name = 'night') => {
-    warnings = [];
+  const answerWith = (answer: Answers): void => {
     place.script = ({ prompt }) => {
       if (answer === null) return { status: 400, json: { error: { code: 'bad', message: 'bad' } } };
       const text = typeof answer === 'string' ? answer : answer(Number(prompt.replace('row ', '')));
       return { json: completionBody({ text }) };
     };
-    return await runScheduled(
-      { job: name, path, halt: new Halt(), leave: new AbortController().signal, onBegun: async () => {} },
-      {},
-      pino({ level: 'warn' }, { write: (line) => void warnings.push(line) }),
-    );
+  };
+  /** @returns what `serve` logs of it */
+  const night = async (path: string, answer: Answers) => {
+    answerWith(answer);
+    const { summary, code, said } = await place.run(path, { overwrite: true, scheduled: true });
+    return { code, said, result: summary === null ? said : resultOf(summary) };
+  };
+  /** The same by `serve` itself, with a server, and with the store, hooks and report of a command. */
+  const served = async (path: string, answer: string) => {
+    answerWith(answer);
+    const service = await startScriptedService(place.script);
+    vi.stubEnv('PROMPTMILL_BASE_URL', service.url);
+    vi.stubEnv('PROMPTMILL_API_KEY', 'a-key-for-tests-only');
+    vi.stubEnv('PROMPTMILL_STATE_DIR', place.work.path('state'));
+    const leave = new AbortController().signal;
+    const night = { job: 'night', path, halt: new Halt(), leave, onBegun: async () => {} };
+    const end = await runScheduled(night, {}, pino({ level: 'silent' }));
+    await service.close();
+    return { ...end, calls: service.calls() };
   };
   const out = () => readdirSync(place.work.path('out')).sort();
 
@@ -51,11 +66,11 @@ describe('the nights of a scheduled job', () => {
     const told = place.work.path('told');
     const hook =
       'echo "$PROMPTMILL_EXIT_CODE $PROMPTMILL_OUTPUT $PROMPTMILL_GOOD_OUTPUT" >> "$0"; cat > "$0.json"';
-    const path = job({ on_finish: { command: ['sh', '-c', hook, told] } });
-    await night(path, 'yes');
+    const path = job({ report: true, on_finish: { command: ['sh', '-c', hook, told] } });
+    await served(path, 'yes');
     const good = ['r.csv', 'r.report.html', 'r.summary.json'].map((name) => place.work.read(`out/${name}`));
     for (let bad = 0; bad < 2; bad++) {
-      const { state, result } = await night(path, 'who knows');
+      const { state, result } = await served(path, 'who knows');
       expect(state).toBe('rejected');
       expect(result).toContain('below_require');
       expect(result).toMatch(/drifted: 100.0 % of 10 rows/);
@@ -77,7 +92,7 @@ describe('the nights of a scheduled job', () => {
       ...[`4 ${rejected} ${r}`, `4 ${rejected} ${r}`],
     ]);
     // The next good one takes the place of the first.
-    expect((await night(path, 'yes')).result).not.toMatch(/below|drifted/);
+    expect((await served(path, 'yes')).result).not.toMatch(/below|drifted/);
     expect(place.work.json('out/r.summary.json')).toMatchObject({ drift: { changed: 0 } });
   });
 
@@ -107,33 +122,31 @@ describe('the nights of a scheduled job', () => {
   it('fault 108: an output of another job is not replaced, unless a person says so', async () => {
     const none = { drift: undefined };
     const [one, two] = [job(none, 'one'), job(none, 'two')];
-    await night(one, 'yes', 'one');
-    const calls = place.service.requests.length;
+    await night(one, 'yes');
+    const calls = place.machine.calls();
     const before = place.work.read('out/r.csv');
-    const second = await night(two, 'no', 'two');
-    expect(second).toMatchObject({ state: 'not started', run: null });
+    const second = await night(two, 'no');
+    expect(second.code).toBe(2);
     expect(second.result).toContain('is the output of the job one, and the job two has the same output.path');
-    expect(place.service.requests.length).toBe(calls);
+    expect(place.machine.calls()).toBe(calls);
     expect(place.work.read('out/r.csv')).toBe(before);
-    const byHand = await place.work.call(['run', two, '--overwrite'], {
-      PROMPTMILL_BASE_URL: place.service.url,
-    });
-    expect(byHand.code, byHand.stderr).toBe(0);
-    expect((await night(two, 'yes', 'two')).state).toBe('finished');
-    expect((await night(one, 'yes', 'one')).state).toBe('not started');
+    const byHand = await place.run(two, { overwrite: true });
+    expect(byHand.code, byHand.said).toBe(0);
+    expect((await night(two, 'yes')).code).toBe(0);
+    expect((await night(one, 'yes')).code).toBe(2);
     expect(existsSync(place.work.path('out/r.csv.run.json'))).toBe(false);
   });
 
   it('fault 108: a job that got another name goes on when what the message names is moved away', async () => {
     const [old, now] = [job({}, 'old'), job({}, 'now')];
-    await night(old, 'yes', 'old');
-    await night(old, 'who knows', 'old');
+    await night(old, 'yes');
+    await night(old, 'who knows');
     for (const name of ['out/r.csv', 'out/r.rejected.csv']) {
-      const { result } = await night(now, 'yes', 'now');
+      const { result } = await night(now, 'yes');
       expect(result).toContain(`${place.work.path(name)} is the output of the job old`);
       rmSync(place.work.path(name));
     }
-    expect((await night(now, 'yes', 'now')).state).toBe('finished');
+    expect((await night(now, 'yes')).code).toBe(0);
   });
 
   it('fault 105: a night in which all rows failed does not replace the good one, nor is drift measured by it', async () => {
@@ -148,15 +161,14 @@ describe('the nights of a scheduled job', () => {
 
   it("fault 108: a file that no summary is beside may be anybody's, and is not replaced", async () => {
     const path = job({});
-    await night(path, 'yes');
+    await served(path, 'yes');
     rmSync(place.work.path('out/r.summary.json'));
-    const calls = place.service.requests.length;
-    const { state, result } = await night(path, 'no');
-    expect({ state, result }).toEqual({
+    expect(await served(path, 'no')).toEqual({
+      run: null,
       state: 'not started',
       result: expect.stringContaining("r.csv exists: it may be anybody's"),
+      calls: 0,
     });
-    expect(place.service.requests.length).toBe(calls);
     expect(place.work.records('out/r.csv').map(({ answer }) => answer)).toEqual(Array(ROWS).fill('yes'));
   });
 
@@ -168,9 +180,8 @@ describe('the nights of a scheduled job', () => {
     expect((await night(path, 'who knows')).result).toContain('r.rejected.rejected.csv');
     expect(place.work.read('out/r.rejected.csv')).toBe(good);
     const measured = job({ output: { path: place.work.path('out/r.measure.csv') } }, 'measured');
-    await night(measured, 'yes', 'measured');
-    for (let bad = 0; bad < 2; bad++)
-      expect((await night(measured, 'no', 'measured')).result).toMatch(/drifted: 100/);
+    await night(measured, 'yes');
+    for (let bad = 0; bad < 2; bad++) expect((await night(measured, 'no')).result).toMatch(/drifted: 100/);
   });
 
   it('fault 105: with input.only_new no answer of a rejected night is carried into the next', async () => {
@@ -178,9 +189,9 @@ describe('the nights of a scheduled job', () => {
     await night(path, 'yes');
     place.work.rows(2 * ROWS);
     expect((await night(path, 'who knows')).result).toContain('below_require');
-    const calls = place.service.requests.length;
+    const calls = place.machine.calls();
     expect((await night(path, 'yes')).result).not.toContain('below_require');
-    expect(place.service.requests.length - calls).toBe(ROWS);
+    expect(place.machine.calls() - calls).toBe(ROWS);
     expect(place.work.records('out/r.csv').map(({ answer }) => answer)).toEqual(Array(2 * ROWS).fill('yes'));
   });
 
@@ -194,8 +205,9 @@ describe('the nights of a scheduled job', () => {
     const [header = '', ...rows] = place.work.read('out/r.csv').trimEnd().split('\n');
     const sorted = rows.toSorted((a, b) => Number(b.includes(',yes,')) - Number(a.includes(',yes,')));
     place.work.write('out/r.csv', `${[header, ...sorted].join('\n')}\n`);
-    expect((await night(path, odd)).result).not.toContain('drifted');
+    const { result, said } = await night(path, odd);
+    expect(result).not.toContain('drifted');
     expect(place.work.json('out/r.summary.json')).toMatchObject(told);
-    expect(warnings.some((line) => line.includes('the same rows are in another order'))).toBe(true);
+    expect(said).toMatch(/warning: .*the same rows are in another order/);
   });
 });

@@ -1,3 +1,4 @@
+import type { StoredSummary } from '../../src/account/summary.js';
 import { extendOutput } from '../../src/amend/extend.js';
 import { runAndRetry } from '../../src/amend/run-and-retry.js';
 import type { SelectionFlags } from '../../src/amend/selection.js';
@@ -20,6 +21,8 @@ interface Done {
   readonly code: number;
   /** What it said, and the message of what ended it. */
   readonly said: string;
+  /** Null where it did not start. */
+  readonly summary: StoredSummary | null;
   /** The summary as the screen has it, without a line's end in a sentence; empty where there is none. */
   readonly shown: string;
 }
@@ -63,10 +66,15 @@ export class MemoryPlace {
     const underWay = new UnderWay();
     try {
       const { code, result, said } = await run(underWay);
-      return { code: result.retried === 0 ? 0 : code, said: said.join('\n'), shown: shownAs(result) };
+      return {
+        code: result.retried === 0 ? 0 : code,
+        said: said.join('\n'),
+        summary: result.summary,
+        shown: shownAs(result),
+      };
     } catch (error) {
       const { text, exit } = exitMessage(error, underWay.resume);
-      return { code: exit, said: text, shown: '' };
+      return { code: exit, said: text, summary: null, shown: '' };
     } finally {
       process.chdir(before);
     }
