@@ -4,7 +4,8 @@ import type { Filtered, Outcome, Row } from '../../src/core/model.js';
 import { batch } from '../../src/output/batch.js';
 import { outputFormatOf, recordFormat } from '../../src/output/format.js';
 import { commonOperation } from '../../src/service/operation.js';
-import { Workplace } from '../support/promptmill.js';
+import { MemoryPlace } from '../support/memory-place.js';
+import type { Workplace } from '../support/promptmill.js';
 import { chatBody, completionBody, type Script, startScriptedService } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
 import { blockedPrompt, completed, csvRow, failed, jsonlRow, TEXT } from './records.js';
@@ -168,23 +169,18 @@ describe('output.format', () => {
 
 describe('output.format: batch', () => {
   const store = oneStore();
+  let place: MemoryPlace;
   let work: Workplace;
-  let script: Script;
-  let service: Awaited<ReturnType<typeof startScriptedService>>;
-  beforeEach(async () => {
-    work = new Workplace();
-    script = ({ prompt }) => ({ answer: { text: prompt } });
-    service = await startScriptedService((request) => script(request));
+  beforeEach(() => {
+    place = new MemoryPlace();
+    place.script = ({ prompt }) => ({ answer: { text: prompt } });
+    work = place.work;
   });
-  afterEach(async () => {
-    await service.close();
-    work.remove();
-  });
-  const call = (...args: string[]) => work.call(args, { PROMPTMILL_BASE_URL: service.url, ...store() });
+  afterEach(() => work.remove());
   const job = (more: object = {}) =>
     work.job({ input: { path: work.rows(6) }, output: { path: 'out.jsonl', format: 'batch' }, ...more });
   const failing = (...rows: number[]): void => {
-    script = ({ prompt }) =>
+    place.script = ({ prompt }) =>
       rows.includes(Number(/\d+/.exec(prompt)?.[0]))
         ? { status: 400, json: { error: { code: 'bad', message: `no ${prompt}` } } }
         : { answer: { text: prompt } };
@@ -216,11 +212,11 @@ describe('output.format: batch', () => {
         prompt: undefined,
         input: { path: 'in.jsonl' },
       });
-      const checked = await call('check', path);
+      const checked = await work.call(['check', path]);
       expect(checked.stderr).toContain('5 rows = 2 to send + 3 failing');
       expect(checked.stderr).toContain('url_mismatch');
-      const ran = await call('run', path);
-      expect(ran.code, ran.stderr).toBe(1);
+      const ran = await place.run(path);
+      expect(ran.code, ran.said).toBe(1);
       const lines = work.lines('out.jsonl');
       expect(lines.map(({ custom_id }) => custom_id)).toEqual(['r0', 'r1', 'r2', 'r3', 'r4']);
       expect(lines.slice(0, 2).map(({ response }) => response.body)).toEqual([said, said]);
@@ -228,7 +224,7 @@ describe('output.format: batch', () => {
       expect(lines[3].error.message).toContain(
         'the url of the row is "/v1/embeddings", and the job calls /v1',
       );
-      expect(service.requests.length).toBe(2);
+      expect(place.machine.calls()).toBe(2);
       expect(work.read('out.errors.jsonl')).toBe(withoutAnswer('out.jsonl'));
     },
   );
@@ -238,8 +234,8 @@ describe('output.format: batch', () => {
     async (output) => {
       failing(2, 5);
       const path = job({ output: { path: output, format: 'batch' } });
-      const ran = await call('run', path);
-      expect(ran.code, ran.stderr).toBe(1);
+      const ran = await place.run(path);
+      expect(ran.code, ran.said).toBe(1);
       expect(work.lines(output).map(({ error }) => error?.code ?? null)).toEqual([
         null,
         'invalid_request',
@@ -249,14 +245,13 @@ describe('output.format: batch', () => {
         null,
       ]);
       expect(work.lines('out.errors.jsonl').map(({ custom_id }) => custom_id)).toEqual(['2', '5']);
-      expect(ran.stderr).toMatch(/ errors +out\.errors\.jsonl\n/);
       failing(5);
-      const first = await call('retry', output);
-      expect(first.code, first.stderr).toBe(1);
+      const first = await place.retry(output);
+      expect(first.code, first.said).toBe(1);
       expect(work.lines('out.errors.jsonl').map(({ custom_id }) => custom_id)).toEqual(['5']);
       failing();
-      const last = await call('retry', output);
-      expect(last.code, last.stderr).toBe(0);
+      const last = await place.retry(output);
+      expect(last.code, last.said).toBe(0);
       expect(existsSync(work.path('out.errors.jsonl'))).toBe(false);
       expect(
         work.lines(output).map(({ response, promptmill }) => [response.body.choices[0].text, promptmill.row]),
@@ -266,11 +261,12 @@ describe('output.format: batch', () => {
   );
 
   it('is continued after a kill with the bytes that it would have', async () => {
+    const service = await startScriptedService((request) => place.script(request));
     const env = { PROMPTMILL_BASE_URL: service.url, ...store() };
     const input = { path: work.rows(60, 'many.csv') };
     const flaky: Script = ({ prompt }) =>
       Number(/\d+/.exec(prompt)?.[0]) % 7 === 0 ? { status: 400, json: {} } : { answer: { text: prompt } };
-    script = flaky;
+    place.script = flaky;
     const limits = { concurrency: 4, chunk_size: 5 };
     const jobTo = (path: string): string => job({ input, limits, output: { path, format: 'batch' } });
     const undisturbed = await work.call(['run', jobTo('whole.jsonl')], env);
@@ -278,15 +274,17 @@ describe('output.format: batch', () => {
     const path = jobTo('out.jsonl');
     const running = work.start(['run', path], env);
     const before = service.requests.length;
-    script = (request) => {
+    place.script = (request) => {
       if (service.requests.length - before < 40) return flaky(request);
       running.process.kill('SIGKILL');
       return 'hang';
     };
     expect((await running.ended).code).toBe(null);
-    script = flaky;
+    place.script = flaky;
     const continued = await work.call(['run', path], env);
+    await service.close();
     expect(continued.code, continued.stderr).toBe(1);
+    expect(continued.stderr).toMatch(/ errors +out\.errors\.jsonl\n/);
     const same = (name: string): string => work.read(name).replaceAll(/"(attempts|latency_ms)":\d+/g, '');
     expect(same('out.jsonl')).toBe(same('whole.jsonl'));
     expect(same('out.errors.jsonl')).toBe(same('whole.errors.jsonl'));
@@ -294,7 +292,7 @@ describe('output.format: batch', () => {
   });
 
   it('is scored, compared, reviewed and reported as any other output', async () => {
-    script = ({ prompt }) => ({
+    place.script = ({ prompt }) => ({
       json: completionBody({
         text: prompt.endsWith('1') ? ' yes' : ' no',
         confidence: prompt.endsWith('2') ? 0.5 : 0.9,
@@ -303,8 +301,8 @@ describe('output.format: batch', () => {
     work.write('gold.csv', 'id,right\n1,yes\n2,yes\n3,no\n');
     const answer = { labels: ['yes', 'no'], gold: 'right', confidence: 'logprobs', abstain_below: 0.8 };
     const path = job({ input: { path: 'gold.csv' }, answer, report: true });
-    const ran = await call('run', path);
-    expect(ran.code, ran.stderr).toBe(0);
+    const ran = await place.run(path);
+    expect(ran.code, ran.said).toBe(0);
     expect(
       work.lines('out.jsonl').map(({ promptmill }) => [promptmill.answer, promptmill.abstained]),
     ).toEqual([
@@ -316,25 +314,29 @@ describe('output.format: batch', () => {
     const review = work.read('out.review.csv').split('\n');
     expect(review.length).toBe(3);
     work.write('answers.csv', 'row,answer\n2,yes\n');
-    const merged = await call('merge-review', 'out.jsonl', 'answers.csv');
+    const merged = await work.call(['merge-review', 'out.jsonl', 'answers.csv']);
     expect(merged.code, merged.stderr).toBe(0);
     expect(work.lines('out.jsonl')[1]).toMatchObject({
       response: { status_code: 200 },
       promptmill: { answer: 'yes', abstained: false },
     });
-    const scored = await call('score', 'out.jsonl', '--json');
+    const scored = await work.call(['score', 'out.jsonl', '--json']);
     expect(JSON.parse(scored.stdout), scored.stderr).toMatchObject({
       scores: { rows: 3, accuracy: { value: 1 } },
     });
-    const plain = await call('run', path, '--set', 'output.format=jsonl', '--output', 'plain.jsonl');
-    expect(plain.code, plain.stderr).toBe(0);
-    const compared = await call('compare', 'out.jsonl', 'plain.jsonl', '--json');
+    const plain = await place.run(path, { set: ['output.format=jsonl'], output: 'plain.jsonl' });
+    expect(plain.code, plain.said).toBe(0);
+    const compared = await work.call(['compare', 'out.jsonl', 'plain.jsonl', '--json']);
     expect(JSON.parse(compared.stdout), compared.stderr).toMatchObject({ rows: 3 });
   });
 
   it('writes the lines alone to standard output, and by default to a .jsonl', async () => {
     failing(2);
-    const piped = await call('run', job({ output: { format: 'batch' } }), '--output', '-');
+    const service = await startScriptedService(place.script);
+    const env = { PROMPTMILL_BASE_URL: service.url, ...store() };
+    const path = job({ output: { format: 'batch' } });
+    const piped = await work.call(['run', path, '--output', '-'], env);
+    await service.close();
     expect(piped.code, piped.stderr).toBe(1);
     expect(
       piped.stdout
@@ -342,22 +344,21 @@ describe('output.format: batch', () => {
         .split('\n')
         .map((line) => JSON.parse(line).custom_id),
     ).toEqual(['1', '2', '3', '4', '5', '6']);
-    const named = await call('run', job({ output: { format: 'batch' } }));
-    expect(named.code, named.stderr).toBe(1);
+    const named = await place.run(path);
+    expect(named.code, named.said).toBe(1);
     expect(work.lines('out/job.errors.jsonl').length).toBe(1);
-    const wrong = await call('run', job(), '--output', 'out.csv');
-    expect([wrong.code, wrong.stderr]).toEqual([
+    const wrong = await place.run(job(), { output: 'out.csv' });
+    expect([wrong.code, wrong.said]).toEqual([
       2,
       expect.stringContaining('output with output.format: batch must end in .jsonl, got out.csv'),
     ]);
   });
 
   it('never replaces an errors file that is not its own, also with --overwrite', async () => {
-    const calls = () => service.requests.length;
     for (const text of ['', '{"id":"batch_req_abc","custom_id":"a","response":null}\n']) {
       work.write('out.errors.jsonl', text);
-      const refused = await call('run', job(), '--overwrite');
-      expect([refused.code, refused.stderr, calls()]).toEqual([
+      const refused = await place.run(job(), { overwrite: true });
+      expect([refused.code, refused.said, place.machine.calls()]).toEqual([
         2,
         expect.stringContaining('out.errors.jsonl exists'),
         0,
@@ -366,44 +367,42 @@ describe('output.format: batch', () => {
     }
     // Another run's output, also with lines of this form.
     failing(1);
-    const other = await call(
-      'run',
-      job({ output: { path: 'out.errors.jsonl', format: 'batch' } }),
-      '--overwrite',
-    );
-    expect(other.code, other.stderr).toBe(1);
+    const other = await place.run(job({ output: { path: 'out.errors.jsonl', format: 'batch' } }), {
+      overwrite: true,
+    });
+    expect(other.code, other.said).toBe(1);
     const whole = work.read('out.errors.jsonl');
-    const refused = await call('run', job());
-    expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining('out.errors.jsonl exists')]);
+    const refused = await place.run(job());
+    expect([refused.code, refused.said]).toEqual([2, expect.stringContaining('out.errors.jsonl exists')]);
     expect(work.read('out.errors.jsonl')).toBe(whole);
   });
 
   it('leaves an errors file alone that came while it ran, and says so', async () => {
     failing(6);
-    const fails = script;
-    script = (request) => {
+    const fails = place.script;
+    place.script = (request) => {
       work.write('out.errors.jsonl', 'mine\n');
       return fails(request);
     };
-    const ran = await call('run', job());
-    expect([ran.code, ran.stderr]).toEqual([1, expect.stringContaining('out.errors.jsonl is another file')]);
+    const ran = await place.run(job());
+    expect([ran.code, ran.said]).toEqual([1, expect.stringContaining('out.errors.jsonl is another file')]);
     expect(work.read('out.errors.jsonl')).toBe('mine\n');
   });
 
   it('is not mixed with the lines of another format', async () => {
     failing(2);
     const batched = job();
-    expect((await call('run', batched)).code).toBe(1);
-    const other = await call('retry', 'out.jsonl', '--job', job({ output: { path: 'out.jsonl' } }));
-    expect([other.code, other.stderr]).toEqual([
+    expect((await place.run(batched)).code).toBe(1);
+    const other = await place.retry('out.jsonl', { job: job({ output: { path: 'out.jsonl' } }) });
+    expect([other.code, other.said]).toEqual([
       2,
       expect.stringContaining('was written with output.format: batch, and the job has jsonl now'),
     ]);
     // Another output in its place leaves no errors of the old one behind.
-    expect((await call('run', job({ output: { path: 'out.jsonl' } }), '--overwrite')).code).toBe(1);
+    expect((await place.run(job({ output: { path: 'out.jsonl' } }), { overwrite: true })).code).toBe(1);
     expect(existsSync(work.path('out.errors.jsonl'))).toBe(false);
-    const back = await call('retry', 'out.jsonl', '--job', job());
-    expect([back.code, back.stderr]).toEqual([
+    const back = await place.retry('out.jsonl', { job: job() });
+    expect([back.code, back.said]).toEqual([
       2,
       expect.stringContaining('was written with output.format: jsonl, and the job has batch now'),
     ]);

@@ -1,7 +1,9 @@
 import { existsSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { Workplace } from '../support/promptmill.js';
-import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import type { RunFlags } from '../../src/config/settings.js';
+import { MemoryPlace } from '../support/memory-place.js';
+import type { Workplace } from '../support/promptmill.js';
+import { completionBody, startScriptedService } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
 
 /** What the model says of a row, how sure it is of that, and what is right; null where that is not known. */
@@ -35,30 +37,29 @@ const ANSWER = {
 
 describe('answer.abstain with an accuracy', () => {
   const store = oneStore();
+  let place: MemoryPlace;
   let work: Workplace;
-  let service: ScriptedService;
-  beforeEach(async () => {
-    work = new Workplace();
+  beforeEach(() => {
+    place = new MemoryPlace();
+    work = place.work;
     const lines = ROWS.map(({ gold }, i) => `${i + 1},"say ""no"", or\n${i}",${gold ?? ''}\n`);
     work.write('in.csv', `id,note,right\n${lines.join('')}`);
-    service = await startScriptedService(({ prompt }) => {
+    place.script = ({ prompt }) => {
       const { text, confidence } = ROWS[Number(prompt.split(' ')[1]) - 1] ?? { text: '', confidence: null };
       return { json: completionBody({ text, confidence }) };
-    });
+    };
   });
-  afterEach(async () => {
-    await service.close();
-    work.remove();
-  });
+  afterEach(() => work.remove());
 
-  const run = async (job: object, ...flags: string[]) => {
-    const path = work.job({ input: { path: 'in.csv' }, output: { path: 'out.csv' }, answer: ANSWER, ...job });
-    return await work.call(['run', path, ...flags], { PROMPTMILL_BASE_URL: service.url, ...store() });
-  };
-  const spaced = (text: string): string => text.replaceAll(/\s+/g, ' ');
+  const written = (job: object): string =>
+    work.job({ input: { path: 'in.csv' }, output: { path: 'out.csv' }, answer: ANSWER, ...job });
+  const run = (job: object, flags: RunFlags = {}) => place.run(written(job), flags);
 
   it('leaves labels out below the lowest confidence with which the others are right so often', async () => {
-    const ended = await run({});
+    const service = await startScriptedService(place.script);
+    const env = { PROMPTMILL_BASE_URL: service.url, ...store() };
+    const ended = await work.call(['run', written({})], env);
+    await service.close();
     expect(ended.code, ended.stderr).toBe(0);
     const records = work.records('out.csv');
     expect(records.map(({ id }) => Number(id))).toEqual(ROWS.map((_, i) => i + 1));
@@ -103,7 +104,7 @@ describe('answer.abstain with an accuracy', () => {
     expect(work.records('out.csv').map(comparable)).toEqual(work.records('known.csv').map(comparable));
     expect(work.records('out.review.csv')).toEqual(work.records('known.review.csv'));
     expect(work.records('out.review.csv')).toHaveLength(14);
-    expect(spaced(ended.stderr)).toContain(
+    expect(ended.stderr.replaceAll(/\s+/g, ' ')).toContain(
       'at 95 % accuracy 73.6 % of the rows are answered (threshold 0.7, on 44 gold rows, 95 % interval 85.8 % to 99.5 %)',
     );
     expect(existsSync(work.path('out.csv.part'))).toBe(false);
@@ -124,15 +125,15 @@ describe('answer.abstain with an accuracy', () => {
     const few = ROWS.slice(0, 29).map(({ gold }, i) => `${i + 1},x,${gold}\n`);
     work.write('few.csv', `id,note,right\n${few.join('')}`);
     const unknown = await run({ input: { path: 'few.csv' }, output: { path: 'few-out.csv' } });
-    expect(unknown.code, unknown.stderr).toBe(4);
-    expect(spaced(unknown.stderr)).toContain(
+    expect(unknown.code, unknown.said).toBe(4);
+    expect(unknown.shown).toContain(
       'the threshold of answer.abstain is found on 30 rows with gold and a label at least, and there are 29, so no row abstains',
     );
     const wrong = ROWS.map((_, i) => `${i + 1},x,neutral\n`);
     work.write('wrong.csv', `id,note,right\n${wrong.join('')}`);
     const never = await run({ input: { path: 'wrong.csv' }, output: { path: 'never.csv' } });
-    expect(never.code, never.stderr).toBe(4);
-    expect(spaced(never.stderr)).toContain('so no row abstains');
+    expect(never.code, never.said).toBe(4);
+    expect(never.shown).toContain('so no row abstains');
     expect(work.records('never.csv').every(({ abstained }) => abstained === 'false')).toBe(true);
     expect(work.json('never.summary.json')).toMatchObject({
       answers_abstained: 0,
@@ -144,7 +145,7 @@ describe('answer.abstain with an accuracy', () => {
     const lines = ROWS.map(({ gold }, i) => `${i + 1},x,${gold ?? ''}\n`);
     work.write('ragged.csv', `id,note,right\n${lines.join('')}54,x,y,positive\n`);
     const ended = await run({ input: { path: 'ragged.csv' } });
-    expect(ended.stderr).not.toContain('gold_invalid');
+    expect(ended.said).not.toContain('gold_invalid');
     expect(work.records('out.csv').at(-1)).toMatchObject({ right: 'y', error_code: 'ragged_record' });
     expect(work.json('out.summary.json')).toMatchObject({
       rows: { completed: ROWS.length, failed: 1 },
@@ -153,22 +154,22 @@ describe('answer.abstain with an accuracy', () => {
   });
 
   it('waits for all rows of the input', async () => {
-    const first = await run({}, '--limit', '45');
-    expect(first.code, first.stderr).toBe(0);
-    expect(spaced(first.stderr)).toContain('no row abstains yet');
+    const first = await run({}, { limit: 45 });
+    expect(first.code, first.said).toBe(0);
+    expect(first.said).toContain('no row abstains yet');
     expect(work.records('out.csv').every(({ abstained }) => abstained === 'false')).toBe(true);
     expect(existsSync(work.path('out.review.csv'))).toBe(false);
     const all = await run({});
-    expect(all.code, all.stderr).toBe(0);
-    expect(service.calls()).toBe(ROWS.length);
+    expect(all.code, all.said).toBe(0);
+    expect(place.machine.calls()).toBe(ROWS.length);
     expect(work.records('out.csv').filter(({ abstained }) => abstained === 'true')).toHaveLength(12);
   });
 
   it('needs a file that can be written anew', async () => {
-    const ended = await run({}, '--output', '-');
-    expect(ended.code, ended.stderr).toBe(2);
-    expect(spaced(ended.stderr)).toContain('standard output cannot be changed then');
-    expect(service.calls()).toBe(0);
+    const ended = await run({}, { output: '-' });
+    expect(ended.code, ended.said).toBe(2);
+    expect(ended.said).toContain('standard output cannot be changed then');
+    expect(place.machine.calls()).toBe(0);
   });
 
   it.each([
@@ -195,9 +196,9 @@ describe('answer.abstain with an accuracy', () => {
     ],
   ])('refuses %j before anything is sent', async (job, message) => {
     const ended = await run(job);
-    expect(ended.code, ended.stderr).toBe(2);
-    expect(spaced(ended.stderr)).toContain(message);
-    expect(service.calls()).toBe(0);
+    expect(ended.code, ended.said).toBe(2);
+    expect(ended.said).toContain(message);
+    expect(place.machine.calls()).toBe(0);
   });
 });
 

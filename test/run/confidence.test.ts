@@ -1,7 +1,10 @@
 import { existsSync, rmSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { Workplace } from '../support/promptmill.js';
-import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import type { RunFlags } from '../../src/config/settings.js';
+import { Halt } from '../../src/core/halt.js';
+import { MemoryPlace } from '../support/memory-place.js';
+import type { Workplace } from '../support/promptmill.js';
+import { completionBody, startScriptedService } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
 
 /** Text of the answer, and the probabilities of what might begin it; none where the service sends no log probabilities. */
@@ -17,18 +20,18 @@ const ANSWERS: readonly (readonly [text: string, probabilities: Readonly<Record<
 const LABELS = { labels: ['positive', 'negative', 'neutral'], confidence: 'logprobs' };
 
 const store = oneStore();
-const at = (url: string) => ({ PROMPTMILL_BASE_URL: url, ...store() });
 
 describe('confidence and abstention', () => {
+  let place: MemoryPlace;
   let work: Workplace;
-  let service: ScriptedService;
   /** The answer to row 3 waits for it. */
   let held: Promise<void> | null;
-  beforeEach(async () => {
-    work = new Workplace();
+  beforeEach(() => {
+    place = new MemoryPlace();
+    work = place.work;
     work.write('in.csv', 'id,note\n1,"a, b"\n2,"c\nd"\n3,e\n4,=f\n5,g\n');
     held = null;
-    service = await startScriptedService(async ({ prompt }) => {
+    place.script = async ({ prompt }) => {
       if (prompt === 'row 3') await held;
       const [text, probabilities] = ANSWERS[Number(prompt.split(' ')[1]) - 1] ?? ['', null];
       const body = completionBody({ text });
@@ -39,23 +42,19 @@ describe('confidence and abstention', () => {
       const logprobs = { tokens, token_logprobs: tokens.map(() => null), top_logprobs: tops };
       const choices = body.choices.map((choice) => ({ ...choice, logprobs: probabilities && logprobs }));
       return { json: { ...body, choices } };
-    });
+    };
   });
-  afterEach(async () => {
-    await service.close();
-    work.remove();
-  });
+  afterEach(() => work.remove());
 
-  const run = async (job: object, ...flags: string[]) => {
-    const path = work.job({ input: { path: 'in.csv' }, ...job });
-    return await work.call(['run', path, ...flags], at(service.url));
-  };
+  const written = (job: object): string => work.job({ input: { path: 'in.csv' }, ...job });
+  const run = (job: object, flags: RunFlags = {}) => place.run(written(job), flags);
 
   it('says of each label how sure the model is, and asks for nothing but one call with log probabilities', async () => {
     const ended = await run({ answer: LABELS, output: { path: 'out.csv', probabilities: true } });
-    expect(ended.code, ended.stderr).toBe(0);
-    expect(service.calls()).toBe(5);
-    for (const { body } of service.requests) expect(body).toMatchObject({ logprobs: 5, temperature: 0 });
+    expect(ended.code, ended.said).toBe(0);
+    expect(place.machine.calls()).toBe(5);
+    for (const { body } of place.machine.requests)
+      expect(body).toMatchObject({ logprobs: 5, temperature: 0 });
     const records = work.records('out.csv');
     expect(
       records.map(({ answer, confidence, p_positive, p_negative, p_neutral }) => [
@@ -78,14 +77,14 @@ describe('confidence and abstention', () => {
     ]);
     // Row 4 is no label; row 5 is one without log probabilities.
     expect(work.json('out.summary.json')).toMatchObject({ answers_without_confidence: 1 });
-    expect(ended.stderr).toContain('1 label without a confidence: the log probabilities are missing');
+    expect(ended.shown).toContain('1 label without a confidence: the log probabilities are missing');
     expect(existsSync(work.path('out.review.csv'))).toBe(false);
   });
 
   it('has them in JSONL as well', async () => {
     const output = { path: 'out.jsonl', probabilities: true };
     const ended = await run({ answer: { ...LABELS, abstain_below: 0.8 }, output });
-    expect(ended.code, ended.stderr).toBe(0);
+    expect(ended.code, ended.said).toBe(0);
     expect(
       work
         .lines('out.jsonl')
@@ -111,7 +110,9 @@ describe('confidence and abstention', () => {
 
   it('leaves labels out of which the model is not sure, and shows those rows to a person', async () => {
     const job = { answer: { ...LABELS, abstain_below: 0.8 }, output: { path: 'out.csv' } };
-    const ended = await run(job);
+    const service = await startScriptedService(place.script);
+    const ended = await work.call(['run', written(job)], { PROMPTMILL_BASE_URL: service.url, ...store() });
+    await service.close();
     expect(ended.code, ended.stderr).toBe(0);
     const records = work.records('out.csv');
     expect(records.map(({ status }) => status)).toEqual(Array(5).fill('completed'));
@@ -145,16 +146,17 @@ describe('confidence and abstention', () => {
       ['5', 'g', '', 'positive'],
     ]);
     expect(ended.stderr).toMatch(/review +out\.review\.csv/);
+  });
 
-    // What people filled in is not written over, also by a run over the first rows that goes on.
-    rmSync(work.path('out.csv'));
-    rmSync(work.path('out.review.csv'));
-    expect((await run(job, '--limit', '3')).code).toBe(0);
+  it('never writes over what people filled in for review', async () => {
+    const job = { answer: { ...LABELS, abstain_below: 0.8 }, output: { path: 'out.csv' } };
+    // Also a run over the first rows that goes on.
+    expect((await run(job, { limit: 3 })).code).toBe(0);
     expect(existsSync(work.path('out.review.csv'))).toBe(false);
     work.write('out.review.csv', 'mine');
     const taken = await run(job);
     expect(taken.code).toBe(3);
-    expect(taken.stderr).toContain('out.review.csv was not there when the run began');
+    expect(taken.said).toContain('out.review.csv was not there when the run began');
     expect(work.read('out.review.csv')).toBe('mine');
     rmSync(work.path('out.review.csv'));
     expect((await run(job)).code).toBe(0);
@@ -162,17 +164,17 @@ describe('confidence and abstention', () => {
     rmSync(work.path('out.csv'));
     const again = await run(job);
     expect(again.code).toBe(2);
-    expect(again.stderr).toContain('out.review.csv exists');
-    expect((await run(job, '--overwrite')).code).toBe(0);
+    expect(again.said).toContain('out.review.csv exists');
+    expect((await run(job, { overwrite: true })).code).toBe(0);
   });
 
   it('keeps its rows for review from taking the place of its input, and minds no such file without them', async () => {
     const input = { path: 'out.review.csv' };
     work.write('out.review.csv', 'id\n1\n');
     const job = { input, answer: { ...LABELS, abstain_below: 0.8 }, output: { path: 'out.csv' } };
-    const ended = await run(job, '--overwrite');
+    const ended = await run(job, { overwrite: true });
     expect(ended.code).toBe(2);
-    expect(ended.stderr).toContain('are the same file');
+    expect(ended.said).toContain('are the same file');
     expect((await run({ ...job, answer: LABELS })).code).toBe(0);
     expect(work.read('out.review.csv')).toBe('id\n1\n');
   });
@@ -180,10 +182,8 @@ describe('confidence and abstention', () => {
   it('is no success when the model is sure of nothing', async () => {
     const job = { answer: { ...LABELS, abstain_below: 1 }, output: { path: 'out.csv' } };
     const ended = await run(job);
-    expect(ended.code, ended.stderr).toBe(4);
-    expect(ended.stderr.replaceAll(/\s+/g, ' ')).toContain(
-      'none of 5 completed rows has an answer: 4 abstained',
-    );
+    expect(ended.code, ended.said).toBe(4);
+    expect(ended.shown).toContain('none of 5 completed rows has an answer: 4 abstained');
     const canary = { ...job, output: { path: 'two.csv' }, limits: { canary: 2 } };
     expect((await run(canary)).code).toBe(3);
   });
@@ -200,28 +200,23 @@ describe('confidence and abstention', () => {
       output: { path: 'two.csv' },
     };
     const ended = await run(asking);
-    expect(ended.code, ended.stderr).toBe(4);
-    expect(ended.stderr.replaceAll(/\s+/g, ' ')).toContain(
+    expect(ended.code, ended.said).toBe(4);
+    expect(ended.shown).toContain(
       '40.0 % of 5 completed rows have an answer, where answer.require.answered asks for 50 % (2 abstained, 1 answer_not_a_label)',
     );
     const ahead = { ...asking, answer: { ...job.answer, require: { answered: 0.6 } } };
     const stopped = await run({ ...ahead, output: { path: 'three.csv' }, limits: { canary: 2 } });
-    expect(stopped.code, stopped.stderr).toBe(3);
-    expect(stopped.stderr.replaceAll(/\s+/g, ' ')).toContain('(1 abstained). Nothing else was sent.');
+    expect(stopped.code, stopped.said).toBe(3);
+    expect(stopped.shown).toContain('(1 abstained). Nothing else was sent.');
 
     // Row 3 is answered when the run has seen that row 2 abstained.
     const most = { stop_after_failures: { abstained: 1 }, concurrency: 1, chunk_size: 1 };
     const path = work.job({ input: { path: 'in.csv' }, ...job, output: { path: 'four.csv' }, limits: most });
-    let stopping: () => void = () => {};
-    held = new Promise((resolve) => {
-      stopping = resolve;
-    });
-    const heard = (text: string): void => {
-      if (text.includes('stopping')) stopping();
-    };
-    const { code, stderr } = await work.call(['run', path], at(service.url), heard);
-    expect(code, stderr).toBe(3);
-    expect(stderr.replaceAll(/\s+/g, ' ')).toMatch(
+    const halt = new Halt();
+    held = new Promise((resolve) => halt.signal.addEventListener('abort', () => resolve()));
+    const { code, said, summary } = await place.run(path, {}, halt);
+    expect(code, said).toBe(3);
+    expect(summary?.stopped).toMatch(
       /1 of [23] rows abstained, where limits\.stop_after_failures\.abstained is 1\. Raise the limit,/,
     );
   });
@@ -262,9 +257,9 @@ describe('confidence and abstention', () => {
     ],
   ])('refuses %j before anything is sent', async (job, message) => {
     const ended = await run(job);
-    expect(ended.code, ended.stderr).toBe(2);
-    expect(ended.stderr).toContain(message);
-    expect(service.calls()).toBe(0);
+    expect(ended.code, ended.said).toBe(2);
+    expect(ended.said).toContain(message);
+    expect(place.machine.calls()).toBe(0);
   });
 });
 

@@ -1,6 +1,6 @@
-import { describe, expect, it } from 'vitest';
-import { scriptedPlace } from '../support/scripted-place.js';
-import { promptsOf, type ScriptedRequest } from '../support/scripted-service.js';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { MemoryPlace } from '../support/memory-place.js';
+import { promptsOf, type ScriptedRequest, startScriptedService } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
 
 /** An answer to each prompt of a request, the choices in reverse order. */
@@ -22,7 +22,12 @@ const refusal = (code: string) => ({ status: 400, json: { error: { code, message
 
 describe('several prompts in one request', () => {
   const store = oneStore();
-  const place = scriptedPlace();
+  let place: MemoryPlace;
+  beforeEach(() => {
+    place = new MemoryPlace();
+  });
+  afterEach(() => place.work.remove());
+
   const job = (rows: number, limits: object, more: object = {}) =>
     place.work.job({
       input: { path: place.work.rows(rows) },
@@ -31,15 +36,15 @@ describe('several prompts in one request', () => {
       ...more,
     });
   const records = () => place.work.lines('out.jsonl');
-  const run = (path: string) =>
-    place.work.call(['run', path], { PROMPTMILL_BASE_URL: place.service.url, ...store() });
 
   it('are answered each by the choice of its index, and share the usage out', async () => {
-    place.script = (request) => ({ json: answer(request) });
-    const { code, stderr } = await run(job(100, {}));
+    const service = await startScriptedService((request) => ({ json: answer(request) }));
+    const env = { PROMPTMILL_BASE_URL: service.url, ...store() };
+    const { code, stderr } = await place.work.call(['run', job(100, {})], env);
+    await service.close();
 
     expect(code, stderr).toBe(0);
-    expect(place.service.requests.length).toBe(5);
+    expect(service.requests.length).toBe(5);
     expect(records().map((record) => record.answer)).toEqual(
       Array.from({ length: 100 }, (_, i) => `re row ${i + 1}`),
     );
@@ -53,8 +58,8 @@ describe('several prompts in one request', () => {
   it('a prompt that the service cannot take fails alone, though nobody says which it is', async () => {
     place.script = (request) =>
       promptsOf(request).includes('row 33') ? { status: 500, text: 'oops' } : { json: answer(request) };
-    const { code, stderr } = await run(job(60, { attempts: 4 }));
-    expect(code, stderr).toBe(1);
+    const { code, said } = await place.run(job(60, { attempts: 4 }));
+    expect(code, said).toBe(1);
     const failed = records().filter((record) => record.status === 'failed');
     expect(failed.map((record) => record.row)).toEqual([33]);
   });
@@ -62,18 +67,18 @@ describe('several prompts in one request', () => {
   it('one blocked prompt among twenty costs its neighbours nothing', async () => {
     place.script = (request) =>
       promptsOf(request).includes('row 13') ? refusal('content_filter') : { json: answer(request) };
-    const { code, stderr } = await run(job(20, {}));
+    const { code, said } = await place.run(job(20, {}));
 
-    expect(code, stderr).toBe(0);
+    expect(code, said).toBe(0);
     const all = records();
     expect(all.map((record) => record.status)).toEqual(
       Array.from({ length: 20 }, (_, i) => (i === 12 ? 'filtered' : 'completed')),
     );
     expect(all.every((record) => record.attempts === 1)).toBe(true);
     // 20 → 10 + 10 → 5 + 5 → 3 + 2 → 2 + 1 or 1 + 1: the halves without the culprit are answered at once.
-    expect(place.service.requests.length).toBeLessThanOrEqual(11);
+    expect(place.machine.requests.length).toBeLessThanOrEqual(11);
     expect(
-      place.service.requests.filter((request) => promptsOf(request).includes('row 1')).length,
+      place.machine.requests.filter((request) => promptsOf(request).includes('row 1')).length,
     ).toBeLessThanOrEqual(3);
   });
 
@@ -88,22 +93,22 @@ describe('several prompts in one request', () => {
       row_parameters: ['max_tokens'],
       limits: { concurrency: 2, prompts_per_request: 20 },
     });
-    const { code, stderr } = await run(path);
+    const { code, said } = await place.run(path);
 
-    expect(code, stderr).toBe(0);
-    expect(place.service.requests.map(({ body }) => body['max_tokens']).sort()).toEqual([3, 7]);
+    expect(code, said).toBe(0);
+    expect(place.machine.requests.map(({ body }) => body['max_tokens']).sort()).toEqual([3, 7]);
   });
 
   it("an answer that lacks a choice is nobody's, and its rows are asked again one by one", async () => {
     place.script = (request) => {
       const body = answer(request) as { choices: { index: number }[] };
-      if (place.service.requests.length > 1) return { json: body };
+      if (place.machine.requests.length > 1) return { json: body };
       return { json: { ...body, choices: body.choices.filter(({ index }) => index !== 4 && index !== 9) } };
     };
-    const { code, stderr } = await run(job(20, { attempts: 3 }));
+    const { code, said } = await place.run(job(20, { attempts: 3 }));
 
-    expect(code, stderr).toBe(0);
-    expect(place.service.requests.map((request) => promptsOf(request).length)).toEqual([
+    expect(code, said).toBe(0);
+    expect(place.machine.requests.map((request) => promptsOf(request).length)).toEqual([
       20,
       ...Array(20).fill(1),
     ]);
@@ -117,13 +122,16 @@ describe('several prompts in one request', () => {
 
   it('finishes under a quota of requests in a fifteenth of the requests that single prompts need', async () => {
     place.script = (request) => ({ json: answer(request) });
-    expect((await run(job(300, {}))).code).toBe(0);
-    const packed = place.service.requests.length;
+    expect((await place.run(job(300, {}))).code).toBe(0);
+    const packed = place.machine.requests.length;
     expect(
-      (await run(place.work.job({ input: { path: 'rows.csv' }, output: { path: 'one.jsonl' } }, 'one.yaml')))
-        .code,
+      (
+        await place.run(
+          place.work.job({ input: { path: 'rows.csv' }, output: { path: 'one.jsonl' } }, 'one.yaml'),
+        )
+      ).code,
     ).toBe(0);
-    const single = place.service.requests.length - packed;
+    const single = place.machine.requests.length - packed;
     expect(single / packed).toBeGreaterThanOrEqual(15);
   });
 });

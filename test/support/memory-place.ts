@@ -6,6 +6,7 @@ import { exitMessage, UnderWay } from '../../src/commands/exit-message.js';
 import { readEnvironment } from '../../src/config/environment.js';
 import { readJobFile } from '../../src/config/job-file.js';
 import type { RunFlags } from '../../src/config/settings.js';
+import { Halt } from '../../src/core/halt.js';
 import { openedJob } from '../../src/library/opened-job.js';
 import { retryOf } from '../../src/library/output-job.js';
 import { summaryDocument } from '../../src/render/run-document.js';
@@ -29,7 +30,7 @@ interface Done {
 
 type Flags = RunFlags & { readonly retryFailed?: boolean };
 type RetryFlags = SelectionFlags & Pick<RunFlags, 'input' | 'restart'> & { readonly job?: string };
-type Work = NonNullable<MemoryOptions['work']>;
+type How = Pick<MemoryOptions, 'work' | 'halt'>;
 
 /**
  * A folder whose jobs run in memory, with the output on the disk: for what is done with files that are there, and with
@@ -41,22 +42,22 @@ export class MemoryPlace {
   /** What the service answers; a test may replace it at any time. */
   script: Script = () => ({});
 
-  run(job: string, { retryFailed = false, ...flags }: Flags = {}): Promise<Done> {
+  run(job: string, { retryFailed = false, ...flags }: Flags = {}, halt = new Halt()): Promise<Done> {
     const work = flags.extend ? extendOutput : retryFailed ? runAndRetry : runJob;
-    return this.#done((underWay) => this.#begun(job, flags, work, underWay));
+    return this.#done((underWay) => this.#begun(job, flags, { work, halt }, underWay));
   }
 
   retry(output: string, options: RetryFlags = {}): Promise<Done> {
     return this.#done((underWay) => {
       const { job, input, flags, work } = retryOf(output, options, options);
-      return this.#begun(job, { ...options, input, ...flags }, work, underWay);
+      return this.#begun(job, { ...options, input, ...flags }, { work }, underWay);
     });
   }
 
-  #begun(job: string, flags: RunFlags, work: Work, underWay: UnderWay): Promise<MemoryRun> {
+  #begun(job: string, flags: RunFlags, how: How, underWay: UnderWay): Promise<MemoryRun> {
     const environment = readEnvironment({ ...ENVIRONMENT, PROMPTMILL_STATE_DIR: '.promptmill' }, null);
     const opened = openedJob(readJobFile(job, environment, flags.set ?? []), environment, flags);
-    return this.machine.begin(opened, { work, onBegun: async () => underWay.begin('Resume.') });
+    return this.machine.begin(opened, { ...how, onBegun: async () => underWay.begin('Resume.') });
   }
 
   /** Names in jobs and flags are those of files in the folder. */
