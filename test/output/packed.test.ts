@@ -1,9 +1,11 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { RunFlags } from '../../src/config/settings.js';
 import { commitTo, finish, openCommitter, rowsOf, settingsFor, summaryOf } from '../resume/run-files.js';
-import { Workplace } from '../support/promptmill.js';
-import { completionBody, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
+import { MemoryPlace } from '../support/memory-place.js';
+import type { Workplace } from '../support/promptmill.js';
+import { completionBody, startScriptedService } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
 import { completed } from './records.js';
 
@@ -13,26 +15,24 @@ const LABELS = { labels: ['yes', 'no'], confidence: 'logprobs', abstain_below: 0
 
 describe('an output that ends in .gz', () => {
   const store = oneStore();
+  let place: MemoryPlace;
   let work: Workplace;
-  let service: ScriptedService;
-  beforeEach(async () => {
-    work = new Workplace();
-    work.write('in.csv', 'id,note\n1,yes\n2,"no"\n3,yes\n4,no\n5,\n');
-    service = await startScriptedService(({ prompt }) => {
+  beforeEach(() => {
+    place = new MemoryPlace();
+    place.script = ({ prompt }) => {
       const confidence = SURE[Number(prompt.split(' ')[1]) - 1] ?? null;
       return { json: completionBody({ text: ' yes', confidence }) };
-    });
+    };
+    work = place.work;
+    work.write('in.csv', 'id,note\n1,yes\n2,"no"\n3,yes\n4,no\n5,\n');
   });
-  afterEach(async () => {
-    await service.close();
-    work.remove();
-  });
+  afterEach(() => work.remove());
 
-  const run = async (output: string, job: object = {}, ...flags: string[]) => {
-    const path = work.job({ input: { path: 'in.csv' }, output: { path: output }, ...job });
-    const ended = await work.call(['run', path, ...flags], { PROMPTMILL_BASE_URL: service.url, ...store() });
-    expect(ended.code, ended.stderr).toBe(0);
-    return ended;
+  const written = (output: string, job: object = {}): string =>
+    work.job({ input: { path: 'in.csv' }, output: { path: output }, ...job });
+  const run = async (output: string, job: object = {}, flags: RunFlags = {}) => {
+    const { code, said } = await place.run(written(output, job), flags);
+    expect(code, said).toBe(0);
   };
   const files = (): string[] => readdirSync(work.folder).filter((name) => name.startsWith('out'));
 
@@ -52,13 +52,13 @@ describe('an output that ends in .gz', () => {
   });
 
   it('goes on from its first rows, and calls only those behind them', async () => {
-    await run('out.csv.gz', {}, '--limit', '2');
+    await run('out.csv.gz', {}, { limit: 2 });
     const beginning = work.read('out.csv.gz');
     expect(work.records('out.csv.gz').map(({ id }) => id)).toEqual(['1', '2']);
     await run('out.csv.gz');
     expect(work.read('out.csv.gz').startsWith(beginning)).toBe(true);
     expect(work.records('out.csv.gz').map(({ id }) => id)).toEqual(['1', '2', '3', '4', '5']);
-    expect(service.requests.length).toBe(5);
+    expect(place.machine.calls()).toBe(5);
     expect(files()).toEqual(['out.csv.gz', 'out.summary.json']);
   });
 
@@ -71,13 +71,10 @@ describe('an output that ends in .gz', () => {
     const score = await work.call(['score', 'out.csv.gz', '--json']);
     expect(JSON.parse(score.stdout)).toMatchObject({ records: 5, scores: { rows: 4 } });
     const [, first] = work.read('out.csv.gz').split('\n');
-    const retried = await work.call(['retry', 'out.csv.gz', '--row', '5'], {
-      PROMPTMILL_BASE_URL: service.url,
-      ...store(),
-    });
-    expect(retried.code, retried.stderr).toBe(0);
+    const retried = await place.retry('out.csv.gz', { row: '5' });
+    expect(retried.code, retried.said).toBe(0);
     expect(work.read('out.csv.gz').split('\n')[1]).toBe(first);
-    expect(service.requests.length).toBe(6);
+    expect(place.machine.calls()).toBe(6);
     const same = await work.call(['compare', 'out.csv.gz', 'out.csv.gz', '--json']);
     expect(JSON.parse(same.stdout)).toMatchObject({ rows: 5, changed: 0 });
     await run('again.jsonl', { input: { path: 'out.csv.gz' } });
@@ -110,7 +107,10 @@ describe('an output that ends in .gz', () => {
   });
 
   it('goes to standard output as plain text', async () => {
-    const { stdout } = await run('out.csv.gz', {}, '--output', '-');
+    const service = await startScriptedService(place.script);
+    const env = { PROMPTMILL_BASE_URL: service.url, ...store() };
+    const { stdout } = await work.call(['run', written('out.csv.gz'), '--output', '-'], env);
+    await service.close();
     expect(stdout.split('\n')[0]).toMatch(/^id,note,status,answer,/);
   });
 

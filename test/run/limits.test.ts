@@ -1,7 +1,9 @@
-import { describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { AnswerCounts } from '../../src/account/require.js';
+import { Halt } from '../../src/core/halt.js';
 import { reachedLimit } from '../../src/run/limits.js';
-import { scriptedPlace } from '../support/scripted-place.js';
+import { MemoryPlace } from '../support/memory-place.js';
+import { startScriptedService } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
 import { withResolvers } from '../support/with-resolvers.js';
 
@@ -62,18 +64,18 @@ describe('a limit', () => {
 
 describe('a run that reaches a limit', () => {
   const store = oneStore();
-  const place = scriptedPlace();
+  let place: MemoryPlace;
+  beforeEach(() => {
+    place = new MemoryPlace();
+  });
+  afterEach(() => place.work.remove());
 
-  const command = (count: number, limits: object) => {
-    const job = place.work.job({
+  const job = (count: number, limits: object): string =>
+    place.work.job({
       input: { path: place.work.rows(count) },
       output: { path: 'out.csv' },
       limits: { concurrency: 5, ...limits },
     });
-    return [['run', job], { PROMPTMILL_BASE_URL: place.service.url, ...store() }] as const;
-  };
-  const run = (count: number, limits: object, onStderr?: (piece: string) => void) =>
-    place.work.call(...command(count, limits), onStderr);
   const REFUSED = { status: 400, json: { error: { code: 'invalid', message: 'bad prompt' } } };
 
   it('of failures stops with 3, and goes on where it stopped when the limit is raised', async () => {
@@ -84,53 +86,56 @@ describe('a run that reaches a limit', () => {
       if (request.total > 60) await stopping.promise;
       return reply(request);
     };
-    const { code, stderr } = await run(100, { stop_after_failures: 10 }, (text) => {
-      if (text.includes('stopping')) stopping.resolve();
-    });
+    const service = await startScriptedService((request) => place.script(request));
+    const env = { PROMPTMILL_BASE_URL: service.url, ...store() };
+    const run = (limits: object) =>
+      place.work.call(['run', job(100, limits)], env, (text) => {
+        if (text.includes('stopping')) stopping.resolve();
+      });
+    const { code, stderr } = await run({ stop_after_failures: 10 });
     place.script = reply;
     expect(code, stderr).toBe(3);
     expect(stderr).toContain('too_many_failures');
-    const called = place.service.requests.length;
-    expect(called).toBeLessThan(100);
-    const finished = await run(100, { stop_after_failures: 99 });
+    expect(service.calls()).toBeLessThan(100);
+    const finished = await run({ stop_after_failures: 99 });
+    await service.close();
     expect(finished.code, finished.stderr).toBe(1);
-    expect(place.service.requests.length).toBe(100);
+    expect(service.calls()).toBe(100);
     expect(place.work.json('out.summary.json')).toMatchObject({ rows: { total: 100, failed: 50 } });
   });
 
   it('of time stops with 3, and the same command goes on', async () => {
-    const stopping = withResolvers();
+    const halt = new Halt();
+    const stopping = new Promise<void>((resolve) => halt.signal.addEventListener('abort', () => resolve()));
     // From the 20th call on, nothing is answered until the run is about to stop.
     place.script = async ({ total }) => {
-      if (total >= 20) await stopping.promise;
+      if (total >= 20) await stopping;
       return {};
     };
-    const { code, stderr } = await run(100, { deadline: '3s' }, (text) => {
-      if (text.includes('stopping')) stopping.resolve();
-    });
-    expect(code, stderr).toBe(3);
-    expect(stderr).toContain('deadline');
+    const { code, said, summary } = await place.run(job(100, { deadline: '1s' }), {}, halt);
+    expect(code, said).toBe(3);
+    expect(summary?.stopped).toContain('deadline');
     place.script = () => ({});
-    const finished = await run(100, { deadline: '1h' });
-    expect(finished.code, finished.stderr).toBe(0);
-    expect(place.service.requests.length).toBe(100);
+    const finished = await place.run(job(100, { deadline: '1h' }));
+    expect(finished.code, finished.said).toBe(0);
+    expect(place.machine.calls()).toBe(100);
   });
 
   it('of its first rows sends no others when all of them fail, again and again', async () => {
     place.script = () => REFUSED;
     for (const called of [20, 40]) {
-      const { code, stderr } = await run(100, { canary: 20 });
-      expect(code, stderr).toBe(3);
-      expect(stderr).toContain('canary_failed');
-      expect(place.service.requests.length).toBe(called);
+      const { code, said, summary } = await place.run(job(100, { canary: 20 }));
+      expect(code, said).toBe(3);
+      expect(summary?.stopped).toContain('canary_failed');
+      expect(place.machine.calls()).toBe(called);
     }
   });
 
   it('of its first rows sends the others when one of them is answered', async () => {
     place.script = ({ prompt }) =>
       prompt === 'row 20' ? {} : prompt.length <= 'row 19'.length ? REFUSED : {};
-    const { code, stderr } = await run(100, { canary: 20 });
-    expect(code, stderr).toBe(1);
-    expect(place.service.requests.length).toBe(100);
+    const { code, said } = await place.run(job(100, { canary: 20 }));
+    expect(code, said).toBe(1);
+    expect(place.machine.calls()).toBe(100);
   });
 });
