@@ -115,17 +115,19 @@ interface Ended {
  */
 async function dyingAtEachStep(
   mortals: Mortals,
-  power: boolean,
   job: (output: string) => object,
   check: (ended: Ended) => void,
   {
     as,
     first,
     isDone = () => mortals.isFinished,
+    powers = [false, true],
   }: {
     readonly as?: Pick<MemoryOptions, 'work' | 'flags'>;
     readonly first?: () => Promise<unknown>;
     readonly isDone?: () => boolean;
+    /** Whether the machine goes down with the first process, and with the second. @default only with the second */
+    readonly powers?: readonly [boolean, boolean];
   } = {},
 ): Promise<void> {
   const wanted = job(mortals.folder.at('out.jsonl'));
@@ -134,11 +136,11 @@ async function dyingAtEachStep(
     await mortals.begin();
     await first?.();
     const dice = [0, 1, 2].map((i) => chances[(after * 3 + i) % chances.length] ?? 0);
-    const crash = { after, power, latency: 1, dice };
+    const crash = { after, power: powers[0], latency: 1, dice };
     const isWhole = await mortals.lives(wanted, crash, as);
     let died = isWhole ? 0 : 1;
     if (!isWhole && !isDone()) {
-      const second = { ...crash, after: Math.floor((dice[0] ?? 0) * 120) };
+      const second = { ...crash, power: powers[1], after: Math.floor((dice[0] ?? 0) * 120) };
       if (!(await mortals.lives(wanted, second, as))) died++;
     }
     if (!isWhole && !isDone()) await mortals.lives(wanted, NEVER, as);
@@ -170,25 +172,33 @@ function expectPaid({ mortals, unknown }: Ended, rows: number): void {
   expect(repeated).toBeLessThanOrEqual(unknown);
 }
 
-describe.each([
-  ['by kill -9', false],
-  ['without power', true],
-])('a whole run that dies %s at any of its steps', (_, power) => {
+describe('a whole run that dies at any of its steps', () => {
   const plain = () => new Mortals(({ prompt }) => ({ answer: { text: ` re ${prompt}`, ...TOKENS } }));
 
-  it('faults 40 and 42: has one record for each row, and repeats no call in silence', async () => {
-    const job = (path: string) => ({ input: { path: input }, output: { path }, limits });
-    await dyingAtEachStep(plain(), power, job, (ended) => {
-      expectWhole(ended);
-      expectPaid(ended, ROWS);
-    });
-  });
+  it.each([
+    ['by kill -9', [false, false]],
+    ['without power', [true, true]],
+  ] as const)(
+    'faults 40 and 42: %s has one record for each row, and repeats no call in silence',
+    async (_, powers) => {
+      const job = (path: string) => ({ input: { path: input }, output: { path }, limits });
+      await dyingAtEachStep(
+        plain(),
+        job,
+        (ended) => {
+          expectWhole(ended);
+          expectPaid(ended, ROWS);
+        },
+        { powers },
+      );
+    },
+  );
 
   it('faults 40 and 89: calls no row twice with unknown_outcome: hold', async () => {
     const held = { ...limits, unknown_outcome: 'hold' };
     const job = (path: string) => ({ input: { path: input }, output: { path }, limits: held });
     const mortals = plain();
-    await dyingAtEachStep(mortals, power, job, ({ unknown }) => {
+    await dyingAtEachStep(mortals, job, ({ unknown }) => {
       expect(Math.max(...mortals.billed.values())).toBe(1);
       expect(mortals.records().map(({ input: { id } }) => Number(id))).toEqual(numbers);
       const failed = mortals.records().filter(({ status }) => status === 'failed');
@@ -208,7 +218,7 @@ describe.each([
       limits: { ...limits, budget: { tokens } },
     });
     const mortals = plain();
-    await dyingAtEachStep(mortals, power, job, () => {
+    await dyingAtEachStep(mortals, job, () => {
       expect(mortals.calls * EACH).toBeLessThanOrEqual(tokens);
     });
   });
@@ -226,7 +236,7 @@ describe.each([
       limits,
       answer: { labels: ['yes', 'no'], on_invalid: { ask_again: AGAIN, prompt: 'again {{ prompt }}' } },
     });
-    await dyingAtEachStep(mortals, power, job, (ended) => {
+    await dyingAtEachStep(mortals, job, (ended) => {
       expectWhole(ended, () => ' yes');
       expectPaid(ended, ROWS + 1);
       expect(mortals.summary.answer_sources).toMatchObject({ asked_again: 1, read: ROWS - 1 });
@@ -242,7 +252,7 @@ describe.each([
       output: { path },
       limits,
     });
-    await dyingAtEachStep(mortals, power, job, (ended) => {
+    await dyingAtEachStep(mortals, job, (ended) => {
       expectWhole(ended, (id) => ` re row ${((id - 1) % 7) + 1}`);
       expectPaid(ended, 7);
     });
@@ -272,7 +282,6 @@ describe.each([
     };
     await dyingAtEachStep(
       mortals,
-      power,
       job,
       (ended) => {
         expectWhole(ended);
