@@ -4,5 +4,6 @@ import { tierConfig } from './test/tiers/tiers.js';
 export default tierConfig('slow', {
   maxWorkers: 3,
   timeoutMs: 300_000,
+  first: ['project/docs.slow', 'project/package-managers.slow', 'render/page.slow', 'ops/web/page.slow'],
   says: 'The browser, the docs, fleets, a million rows, packages.',
 });
