@@ -1,10 +1,8 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { pino } from 'pino';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { driftMiss } from '../../src/account/drift.js';
-import { runScheduled } from '../../src/commands/serve.js';
 import type { RunFlags } from '../../src/config/settings.js';
 import { Halt } from '../../src/core/halt.js';
 import type { Outcome } from '../../src/core/model.js';
@@ -21,12 +19,16 @@ import {
   settingsFor,
   summaryOf,
 } from '../resume/run-files.js';
-import { scriptedPlace } from '../support/scripted-place.js';
-import { completionBody } from '../support/scripted-service.js';
+import { MemoryPlace } from '../support/memory-place.js';
+import { completionBody, startScriptedService } from '../support/scripted-service.js';
 import { oneStore } from '../support/stores.js';
 
 describe('drift', () => {
-  const place = scriptedPlace();
+  let place: MemoryPlace;
+  beforeEach(() => {
+    place = new MemoryPlace();
+  });
+  afterEach(() => place.work.remove());
   const spaced = (text: string): string => text.replaceAll(/\s+/g, ' ');
 
   /** The answer to a row, by its id. */
@@ -48,17 +50,15 @@ describe('drift', () => {
     limits: { concurrency: 4 },
   };
   const store = oneStore();
-  const call = (job: object, ...flags: string[]) =>
-    place.work.call(['run', place.work.job({ ...JOB, ...job }), '--json', ...flags], {
-      PROMPTMILL_BASE_URL: place.service.url,
-      ...store(),
-    });
-  const run = async (job: object = {}, ...flags: string[]) => {
-    const { code, stdout, stderr } = await call(job, ...flags);
-    return { code, stderr: spaced(stderr), summary: stdout === '' ? {} : JSON.parse(stdout) };
-  };
+  const written = (job: object): string => place.work.job({ ...JOB, ...job });
 
   it('ends a run with 4 when more answers have changed than drift.alarm, and on_finish is told', async () => {
+    const service = await startScriptedService((request) => place.script(request));
+    const run = async (job: object) => {
+      const env = { PROMPTMILL_BASE_URL: service.url, ...store() };
+      const { code, stdout, stderr } = await place.work.call(['run', written(job), '--json'], env);
+      return { code, stderr: spaced(stderr), summary: JSON.parse(stdout) };
+    };
     place.work.rows(20);
     say(() => 'yes');
     const on_finish = { command: ['sh', '-c', 'echo "$PROMPTMILL_EXIT_CODE" > told; cat >> told'] };
@@ -69,6 +69,7 @@ describe('drift', () => {
 
     say((id) => (Number(id) <= 5 ? 'no' : Number(id) <= 7 ? '' : 'yes'));
     const second = await run({ on_finish });
+    await service.close();
     expect(second.code).toBe(4);
     const against = { against: first.summary.run, output: first.summary.output };
     expect(second.summary.drift).toEqual({ ...against, rows: 18, changed: 5, share: 5 / 18, alarm: 0.1 });
@@ -89,20 +90,20 @@ describe('drift', () => {
     place.work.rows(12);
     say(() => 'yes');
     const output = { path: 'out.csv.gz' };
-    const first = await run({ output });
+    const first = await place.run(written({ output }));
     place.work.write('rows.csv', 'id,note\n13,x\n12,x\n11,x\n10,x\n1,x\n');
     say((id) => (id === '1' ? 'no' : id === '10' ? 'perhaps' : 'yes'));
     const require = { valid: 0.9 };
     const again = { output, answer: { ...JOB.answer, require } };
-    const second = await run(again, '--overwrite');
+    const second = await place.run(written(again), { overwrite: true });
     expect(second.code).toBe(4);
-    expect(second.summary.drift).toMatchObject({
-      against: first.summary.run,
+    expect(second.summary?.drift).toMatchObject({
+      against: first.summary?.run,
       rows: 4,
       changed: 2,
       share: 0.5,
     });
-    expect(second.summary.missed).toMatch(
+    expect(second.summary?.missed).toMatch(
       /^below_require: 80\.0 % .* Also drifted: 50\.0 % of 4 rows \(2\).* promptmill compare out.measure.csv.gz out.csv.gz --by id$/,
     );
     const compared = await place.work.call([
@@ -120,10 +121,9 @@ describe('drift', () => {
     place.work.rows(5);
     const { id: _, ...input } = JOB.input;
     say(() => 'yes');
-    await run({ input });
+    await place.run(written({ input }));
     place.work.rows(6);
-    const job = place.work.job({ ...JOB, input });
-    const { code, stderr } = await place.work.call(['check', job]);
+    const { code, stderr } = await place.work.call(['check', written({ input })]);
     expect(code, stderr).toBe(2);
     expect(spaced(stderr)).toMatch(
       /drift: rows.csv is not the input of the last run \(out-.*\.csv\).*input\.id/,
@@ -282,37 +282,3 @@ function outcomeOf(text: string): Outcome {
     latency_ms: 1,
   };
 }
-
-describe('drift of scheduled runs', () => {
-  const place = scriptedPlace();
-  afterEach(() => {
-    vi.unstubAllEnvs();
-  });
-
-  it('compares each with the one before', async () => {
-    place.work.rows(10);
-    const output = { path: place.work.path('night/{{date}}.csv') };
-    const input = { path: place.work.path('rows.csv'), id: 'id' };
-    const job = { name: 'night', input, output, answer: { labels: ['yes', 'no'] }, drift: { alarm: 0.2 } };
-    const path = place.work.path(place.work.job({ ...job, schedule: { cron: '0 2 * * *' } }));
-    vi.stubEnv('PROMPTMILL_BASE_URL', place.service.url);
-    vi.stubEnv('PROMPTMILL_API_KEY', 'a-key-for-tests-only');
-    vi.stubEnv('PROMPTMILL_STATE_DIR', place.work.path('state'));
-    const log = pino({ level: 'silent' });
-    const night = async (no: number) => {
-      place.script = ({ prompt }) => ({
-        json: completionBody({ text: Number(prompt.replace('row ', '')) <= no ? 'no' : 'yes' }),
-      });
-      const leave = new AbortController().signal;
-      return await runScheduled(
-        { job: 'night', path, halt: new Halt(), leave, onBegun: async () => {} },
-        {},
-        log,
-      );
-    };
-    expect((await night(0)).result).not.toContain('drift');
-    const second = await night(4);
-    expect(second).toMatchObject({ state: 'finished' });
-    expect(second.result).toMatch(/drifted: 40\.0 % of 10 rows \(4\)/);
-  });
-});

@@ -92,7 +92,9 @@ describe('the nights of a scheduled job', () => {
       ...[`4 ${rejected} ${r}`, `4 ${rejected} ${r}`],
     ]);
     // The next good one takes the place of the first.
-    expect((await served(path, 'yes')).result).not.toMatch(/below|drifted/);
+    const next = await served(path, 'yes');
+    expect(next.state).toBe('finished');
+    expect(next.result).not.toMatch(/below|drifted/);
     expect(place.work.json('out/r.summary.json')).toMatchObject({ drift: { changed: 0 } });
   });
 
