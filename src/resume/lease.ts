@@ -46,10 +46,11 @@ export class RunLease {
     total: number,
   ): Promise<{ before: Counters; waiting: number; lost: number; deaths: ReadonlyMap<number, number> }> {
     const { ledger } = this.store;
-    const { run, execution, opened, calls, rows, unwritten } = this.committer.manifest;
+    const { run, execution, opened, calls, rows, reach = total, unwritten } = this.committer.manifest;
     if (execution > 1) await this.halt.orHalted(queue.withdraw(run));
-    // Without a row left to call, nothing can be called twice: the run had ended, and closed its ledger, when it was killed.
-    const seed = this.hold && opened && rows < total ? null : withLost(calls);
+    // When every row that may have been called is written, none can be called twice: the run had ended, and closed its
+    // ledger, when it was killed.
+    const seed = this.hold && opened && rows < reach ? null : withLost(calls);
     if (!(await this.halt.orHalted(this.#open(seed)))) throw this.#forgotten();
     await this.committer.opened();
     const { calls: before } = await this.halt.orHalted(ledger.progress(run, []));

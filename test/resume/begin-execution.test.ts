@@ -143,6 +143,18 @@ describe('going on with a run', () => {
     await (await begin()).close();
   });
 
+  it('fault 89: with hold, ends at no smaller limit when the store has forgotten which rows behind it were called', async () => {
+    const given = settings();
+    const holding = { ...given, limits: { ...given.limits, unknownOutcome: 'hold' as const } };
+    const first = await begin(holding);
+    await commitTo(first.committer, rows, 1);
+    await first.committer.pause();
+    await first.close();
+    rmSync(work.path('state'), { recursive: true });
+    // Row 2 may have been called.
+    await expect(begin(holding, new Halt(), 1)).rejects.toMatchObject({ code: 'ledger_lost' });
+  });
+
   it('leaves no outcomes of a run that could not begin', async () => {
     const open = vi.spyOn(Committer, 'open').mockRejectedValue(new Error('no space'));
     const reusing = settings({}, { dedupe: true });
