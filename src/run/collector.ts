@@ -92,7 +92,7 @@ class Looks {
     const isAll = (): boolean =>
       this.#isNews && (drained.aborted || (window.isStill && known + this.#settled >= window.sent));
     await this.#within(LOOK_MS, isAll);
-    if (!ledger.isShared) await this.#within(IDLE_MS - LOOK_MS, () => this.#isNews);
+    if (!ledger.isShared) await this.#within(IDLE_MS - LOOK_MS, () => this.#isNews || drained.aborted);
     this.#settled = 0;
     this.#isNews = false;
   }

@@ -129,3 +129,20 @@ it('ends at once when the run was halted and its calls have ended', async () => 
   await ended;
   expect(seen.written).toBe(0);
 });
+
+it('looks a last time for a halted run a tenth of a second after it has written rows', async () => {
+  const { window, drained, settle, ended, seen } = collecting(1, false);
+  const row = { number: 2, line: 2, fields: new Map(), bytes: 1 };
+  window.add({ first: 2, rows: [{ row, settled: null, looked: null }], sent: 1, bytes: 1, isApart: false });
+  await vi.advanceTimersByTimeAsync(0);
+  settle(1);
+  drained.abort();
+  await vi.advanceTimersByTimeAsync(0);
+  expect(seen.written).toBe(1);
+  let isOver = false;
+  void ended.then(() => {
+    isOver = true;
+  });
+  await vi.advanceTimersByTimeAsync(100);
+  expect(isOver).toBe(true);
+});
