@@ -9,9 +9,9 @@ import type { Plan } from './plan.js';
 import type { Requeuer } from './requeuer.js';
 import type { Window, WindowChunk, WindowRow } from './window.js';
 
-/** Shortest time between two looks at the ledger, and so between two commits, in milliseconds; the last one waits for nothing. */
+/** Least time between two looks at the ledger, and so between two commits, in ms; {@link LookTimer} has the exceptions. */
 const LOOK_MS = 100;
-/** Longest time between two looks at a ledger to which only this process writes. */
+/** Most time between two looks at a ledger that no other process writes to, in ms. */
 const IDLE_MS = 250;
 const LOOK_AHEAD = 256;
 /** Most rows in one commit: bounds the text built in memory. */
@@ -40,7 +40,7 @@ export async function collect(parts: CollectorParts): Promise<void> {
   const { window, committer, lease, requeuer, events, drained } = parts;
   let called = 0;
   const seen = new SeenOutcomes();
-  const looks = new Looks(parts);
+  const timer = new LookTimer(parts);
   for (;;) {
     const last = drained.aborted;
     const look = await lookAt(parts);
@@ -59,50 +59,51 @@ export async function collect(parts: CollectorParts): Promise<void> {
     await requeuer.onProgress(window.heads(1)[0], look.headKnown);
     await lease.keep();
     await committer.keepCounts();
-    if (rows < COMMIT_ROWS / 2) await looks.next(look.called);
+    if (rows < COMMIT_ROWS / 2) await timer.wait(look.called);
   }
 }
 
 /**
- * When to look at the ledger: soon after this process has settled rows, and at once when waiting would bring no more
- * rows into the commit. Rows that others settle are found by the clock.
+ * Waits between two looks at the ledger: a tenth of a second, so that a commit has many rows, but not once this process
+ * has settled all rows that the commit could have. Rows that others settle are found by the clock.
  */
-class Looks {
-  /** Outcomes that this process has settled since the last look. */
+class LookTimer {
+  /** Rows that this process has settled since the last look. */
   #settled = 0;
   #isNews = false;
   #wake = (): void => {};
 
   constructor(private readonly parts: Pick<CollectorParts, 'window' | 'ledger' | 'committer' | 'drained'>) {
     const { window, ledger, committer, drained } = parts;
-    ledger.settled.listen(committer.manifest.run, (outcomes) => this.#tell(outcomes));
-    window.onChange(() => this.#tell(0));
-    drained.addEventListener('abort', () => this.#tell(0), { once: true });
-  }
-
-  #tell(outcomes: number): void {
-    this.#settled += outcomes;
-    this.#isNews = true;
-    this.#wake();
+    const onNews = (): void => {
+      this.#isNews = true;
+      this.#wake();
+    };
+    ledger.settled.listen(committer.manifest.run, () => {
+      this.#settled++;
+      onNews();
+    });
+    window.onChange(onNews);
+    drained.addEventListener('abort', onNews, { once: true });
   }
 
   /** @param known sent rows in the window whose outcome the last look has found */
-  async next(known: number): Promise<void> {
+  async wait(known: number): Promise<void> {
     const { window, ledger, drained } = this.parts;
     const isAll = (): boolean =>
       this.#isNews && (drained.aborted || (window.isStill && known + this.#settled >= window.sent));
-    await this.#within(LOOK_MS, isAll);
-    if (!ledger.isShared) await this.#within(IDLE_MS - LOOK_MS, () => this.#isNews || drained.aborted);
+    await this.#until(isAll, LOOK_MS);
+    if (!ledger.isShared) await this.#until(() => this.#isNews || drained.aborted, IDLE_MS - LOOK_MS);
     this.#settled = 0;
     this.#isNews = false;
   }
 
-  async #within(ms: number, isEnough: () => boolean): Promise<void> {
+  async #until(isEnough: () => boolean, mostMs: number): Promise<void> {
     let isOver = false;
     const timer = setTimeout(() => {
       isOver = true;
       this.#wake();
-    }, ms);
+    }, mostMs);
     while (!isOver && !isEnough()) {
       await new Promise<void>((resolve) => {
         this.#wake = resolve;

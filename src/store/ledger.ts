@@ -182,21 +182,18 @@ export interface Ledger {
   close(run: string): Promise<void>;
 }
 
-type SettledListener = (outcomes: number) => void;
-
 /** Wakes the collector of a run in the process that settles its rows. */
 export class SettledRows {
-  readonly #listeners = new Map<string, SettledListener>();
+  readonly #listeners = new Map<string, () => void>();
 
-  listen(run: string, listener: SettledListener): void {
+  /** @param listener called once for each row; one a run */
+  listen(run: string, listener: () => void): void {
     this.#listeners.set(run, listener);
   }
 
   tell(settled: readonly Settlement<unknown>[]): void {
-    for (const [run, listener] of this.#listeners) {
-      const outcomes = settled.filter((each) => each.run === run && each.outcome !== null && !each.interim);
-      if (outcomes.length > 0) listener(outcomes.length);
-    }
+    for (const { run, outcome, interim } of settled)
+      if (outcome !== null && !interim) this.#listeners.get(run)?.();
   }
 }
 

@@ -128,7 +128,7 @@ export class Batcher {
     const { prompt_tokens, completion_tokens } = minus(billed, reserved);
     if (prompt_tokens !== 0) this.count(run, 'prompt_tokens', prompt_tokens);
     if (completion_tokens !== 0) this.count(run, 'completion_tokens', completion_tokens);
-    // No call is left whose outcome could share the write.
+    // The run has no call left whose outcome could share this write.
     if (totals.in_flight <= 0) batch.hurry();
     return batch.written;
   }
