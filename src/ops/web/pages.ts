@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { packageFile } from '../../core/package-file.js';
 import { frontPageOf } from './front-page.js';
-import { type QueueWatch, queueSections } from './queues.js';
+import { EMBEDDED_QUEUES, type QueueWatch, queueSections } from './queues.js';
 import { runPageOf } from './run-page.js';
 import type { FleetWatch, WatchedRun } from './watch.js';
 
@@ -40,9 +40,10 @@ export function addPages(app: FastifyInstance, { watch, queues, version, problem
   app.get('/favicon.ico', (request, reply) => send(request, reply, icon));
   const dashboard = read('dashboard.html');
   app.get('/', (request, reply) => send(request, reply, dashboard));
-  app.get('/api/state', async () =>
-    frontPageOf(await watch.view(), version, new Date(), problems(), queueSections(await queues?.latest())),
-  );
+  app.get('/api/state', async () => {
+    const shown = queues === null ? EMBEDDED_QUEUES : queueSections(await queues.latest());
+    return frontPageOf(await watch.view(), version, new Date(), problems(), shown);
+  });
 
   const run = read('run.html');
   const find = async ({ id }: { id: string }): Promise<WatchedRun | undefined> =>

@@ -51,12 +51,10 @@ async function seenIn(view: QueueView): Promise<SeenQueue> {
   return { name: view.name, depth, failed: depth.failed === 0 ? [] : await view.failed().catch(() => []) };
 }
 
-/** @param seen null before the first look; undefined where each queue is inside the process of its run */
-export function queueSections(seen: readonly SeenQueue[] | null | undefined): readonly Section[] {
+/** @param seen null before the first look */
+export function queueSections(seen: readonly SeenQueue[] | null): readonly Section[] {
   if (seen === null) return [];
-  if (seen === undefined) return [section('queues', 'Queues', [text(EMBEDDED, { style: 'muted' })])];
-  if (seen.length === 0)
-    return [section('queues', 'Queues', [text('No run has a queue there yet.', { style: 'muted' })])];
+  if (seen.length === 0) return withoutQueues('No run has a queue there yet.');
   const failed = failedTable(seen);
   return [
     section('queues', 'Queues', [depthTable(seen)]),
@@ -64,8 +62,13 @@ export function queueSections(seen: readonly SeenQueue[] | null | undefined): re
   ];
 }
 
-const EMBEDDED =
-  'With the embedded store each run has its queue inside its own process, where only that run sees it.';
+function withoutQueues(why: string): readonly Section[] {
+  return [section('queues', 'Queues', [text(why, { style: 'muted' })])];
+}
+
+export const EMBEDDED_QUEUES = withoutQueues(
+  'With the embedded store each run has its queue inside its own process, where only that run sees it.',
+);
 
 const depthTable = (seen: readonly SeenQueue[]): Table => ({
   kind: 'table',
