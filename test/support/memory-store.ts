@@ -25,8 +25,6 @@ class MemoryLedger implements Ledger {
   readonly settled = new SettledRows();
   readonly #state = new LedgerState();
 
-  constructor(private readonly leaseMs = LEASE_MS) {}
-
   async open(
     run: string,
     execution: number,
@@ -34,8 +32,8 @@ class MemoryLedger implements Ledger {
     calls: Counts | null,
     isLostRepeated = true,
   ): Promise<boolean> {
-    const { leaseMs } = this;
-    return this.#state.open({ at: Date.now(), run, execution, committed, calls, isLostRepeated, leaseMs });
+    const at = Date.now();
+    return this.#state.open({ at, run, execution, committed, calls, isLostRepeated, leaseMs: LEASE_MS });
   }
 
   async write(batch: Batch): Promise<readonly Answer[]> {
@@ -87,7 +85,7 @@ class MemoryLedger implements Ledger {
   }
 
   async forget(run: string, committed: number, firsts: readonly number[]): Promise<void> {
-    this.#state.forget({ at: Date.now(), run, committed, firsts, leaseMs: this.leaseMs });
+    this.#state.forget({ at: Date.now(), run, committed, firsts, leaseMs: LEASE_MS });
   }
 
   async close(run: string): Promise<void> {

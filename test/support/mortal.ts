@@ -22,7 +22,7 @@ export async function mortally<T>(halt: Halt, work: () => Promise<T>, silence: T
   }
 }
 
-/** The store of a process that may die at each word with its ledger. The store itself lives on. */
+/** The store of a process that may die at each message to its ledger. The store itself lives on. */
 export function mortalStore(own: Store, halt: Halt): Store {
   const { ledger } = own;
   const mortal: Ledger = {

@@ -23,8 +23,6 @@ interface Launch {
   readonly command: string;
   readonly args: readonly string[];
   readonly folder: string;
-  /** The line of the server's log after which it accepts connections. */
-  readonly ready: RegExp;
 }
 
 export const haveRedis = (): boolean => redisCommand() !== null;
@@ -44,38 +42,28 @@ export interface RedisOptions {
 export async function startRedis({ appendonly = true, args = [] }: RedisOptions = {}): Promise<Server> {
   const command = redisCommand();
   if (command === null) throw new Error('neither redis-server nor valkey-server is on the PATH');
-  return onFreePort('redis', (folder, port) => ({
-    url: `redis://127.0.0.1:${port}`,
-    launch: {
+  for (let attempt = 1; ; attempt++) {
+    const folder = mkdtempSync(join(tmpdir(), 'promptmill-redis-'));
+    const port = await freePort();
+    const launch = {
       command,
       args: [
         ...['--port', String(port), '--bind', '127.0.0.1', '--dir', folder, '--save', ''],
         ...['--appendonly', appendonly ? 'yes' : 'no', '--appendfsync', 'no', ...args],
       ],
       folder,
-      ready: /Ready to accept connections/,
-    },
-  }));
-}
-
-/** A free port can be taken by somebody else before the server has it; then another one is tried. */
-async function onFreePort(
-  name: string,
-  plan: (folder: string, port: number) => { url: string; launch: Launch },
-): Promise<Server> {
-  for (let attempt = 1; ; attempt++) {
-    const folder = mkdtempSync(join(tmpdir(), `promptmill-${name}-`));
+    };
     try {
-      const { url, launch } = plan(folder, await freePort());
-      return new ServerProcess(url, launch, await start(launch));
+      return new RedisProcess(`redis://127.0.0.1:${port}`, launch, await start(launch));
     } catch (error) {
       rmSync(folder, { recursive: true, force: true });
+      // Somebody else may have taken the port before the server had it.
       if (attempt === 3) throw error;
     }
   }
 }
 
-class ServerProcess implements Server {
+class RedisProcess implements Server {
   readonly #onExit = (): void => {
     this.child.kill('SIGKILL');
     rmSync(this.launch.folder, { recursive: true, force: true });
@@ -120,7 +108,7 @@ class ServerProcess implements Server {
 }
 
 /** Starts a server and resolves when it says that it accepts connections. */
-async function start({ command, args, folder, ready }: Launch): Promise<ChildProcess> {
+async function start({ command, args, folder }: Launch): Promise<ChildProcess> {
   const child = spawn(command, args, { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] });
   const log: string[] = [];
   await new Promise<void>((resolve, reject) => {
@@ -129,7 +117,7 @@ async function start({ command, args, folder, ready }: Launch): Promise<ChildPro
     for (const stream of [child.stdout, child.stderr]) {
       createInterface({ input: stream }).on('line', (line) => {
         if (log.length < 100) log.push(line);
-        if (ready.test(line)) resolve();
+        if (/Ready to accept connections/.test(line)) resolve();
       });
     }
   });
@@ -164,14 +152,9 @@ function redisCommand(): string | null {
 }
 
 function onPath(name: string): string | null {
-  return (
-    pathFolders()
-      .map((folder) => join(folder, name))
-      .find(isProgram) ?? null
-  );
+  const folders = (process.env['PATH'] ?? '').split(delimiter).filter(Boolean);
+  return folders.map((folder) => join(folder, name)).find(isProgram) ?? null;
 }
-
-const pathFolders = (): string[] => (process.env['PATH'] ?? '').split(delimiter).filter(Boolean);
 
 function isProgram(path: string): boolean {
   try {

@@ -23,16 +23,13 @@ export interface StoreUnderTest {
 }
 
 const REDIS = 'redis-server or valkey-server';
-const KINDS = [
-  { kind: 'embedded', have: () => true, start: async () => null, needs: '' },
-  { kind: 'redis', have: haveRedis, start: () => startRedis(), needs: REDIS },
-] as const;
 
 type Suite = (store: () => StoreUnderTest, kind: StoreUnderTest['kind']) => void;
 
 /** Runs a suite on both stores: where what it shows is a mechanism of the store. */
 export function describeEachStore(name: string, suite: Suite): void {
-  for (const { kind } of KINDS) describeOn(kind, name, suite);
+  describeOn('embedded', name, suite);
+  describeOn('redis', name, suite);
 }
 
 /**
@@ -40,41 +37,38 @@ export function describeEachStore(name: string, suite: Suite): void {
  * missing server is a failure where CI=true, and a printed reason elsewhere.
  * @param suite gets a function, because the server is there only once the tests run
  */
-export function describeOn(on: StoreUnderTest['kind'], name: string, suite: Suite): void {
-  for (const { kind, have, start, needs } of KINDS) {
-    if (kind !== on) continue;
-    if (!have()) {
-      describeMissing(`${name} on ${kind}`, needs);
-      continue;
-    }
-    describe(`${name} on ${kind}`, () => {
-      let server: Server | null = null;
-      let stateDir = '';
-      const opened: Store[] = [];
-
-      beforeAll(async () => {
-        stateDir = mkdtempSync(join(tmpdir(), 'promptmill-state-'));
-        server = await start();
-      });
-      afterAll(async () => {
-        for (const store of opened) await store.close();
-        await server?.stop();
-        rmSync(stateDir, { recursive: true, force: true });
-      });
-
-      suite(() => {
-        const target = server?.url ?? 'embedded';
-        const open = async (ledgerTimes?: LedgerTimes): Promise<Store> => {
-          const onWarning = (): void => {};
-          const store = await openStore(target, { stateDir, onWarning, ...(ledgerTimes && { ledgerTimes }) });
-          opened.push(store);
-          return store;
-        };
-        const env = { PROMPTMILL_QUEUE: target, PROMPTMILL_STATE_DIR: stateDir };
-        return { kind, target, stateDir, env, server, open };
-      }, kind);
-    });
+export function describeOn(kind: StoreUnderTest['kind'], name: string, suite: Suite): void {
+  if (kind === 'redis' && !haveRedis()) {
+    describeMissing(`${name} on ${kind}`, REDIS);
+    return;
   }
+  describe(`${name} on ${kind}`, () => {
+    let server: Server | null = null;
+    let stateDir = '';
+    const opened: Store[] = [];
+
+    beforeAll(async () => {
+      stateDir = mkdtempSync(join(tmpdir(), 'promptmill-state-'));
+      if (kind === 'redis') server = await startRedis();
+    });
+    afterAll(async () => {
+      for (const store of opened) await store.close();
+      await server?.stop();
+      rmSync(stateDir, { recursive: true, force: true });
+    });
+
+    suite(() => {
+      const target = server?.url ?? 'embedded';
+      const open = async (ledgerTimes?: LedgerTimes): Promise<Store> => {
+        const onWarning = (): void => {};
+        const store = await openStore(target, { stateDir, onWarning, ...(ledgerTimes && { ledgerTimes }) });
+        opened.push(store);
+        return store;
+      };
+      const env = { PROMPTMILL_QUEUE: target, PROMPTMILL_STATE_DIR: stateDir };
+      return { kind, target, stateDir, env, server, open };
+    }, kind);
+  });
 }
 
 /**

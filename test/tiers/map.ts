@@ -16,7 +16,8 @@ if (SHOWN === undefined) {
   );
   process.exit(2);
 }
-const paths = ['test', 'slow', 'faults'].map((tier) => join(SHOWN ?? '', `${tier}.json`));
+const folder = SHOWN;
+const paths = ['test', 'slow', 'faults'].map((tier) => join(folder, `${tier}.json`));
 const missing = paths.filter((path) => !existsSync(path));
 if (missing.length > 0) {
   console.error(`Not run yet, or not to its end: ${missing.join(', ')}`);

@@ -30,7 +30,7 @@ export function tierConfig(tier: Tier, { maxWorkers, timeoutMs, first = [], says
     .filter((name) => name.endsWith('.test.ts'))
     .map((name) => join('test', name))
     .filter((path) => tierOf(path) === tier);
-  // A mock takes the place of a module only where nothing has loaded it before; what is measured is to be that of the test.
+  // A mock replaces a module only if nothing has loaded it before, and memory and CPU are to be those of one file alone.
   const apart = files.filter((path) =>
     /\bvi\.mock\(|\b(?:memory|cpu)Usage\(/.test(readFileSync(path, 'utf8')),
   );
@@ -57,7 +57,7 @@ export function tierConfig(tier: Tier, { maxWorkers, timeoutMs, first = [], says
       maxWorkers,
       sequence: { sequencer: LongestFirst },
       projects: [
-        // What one file has loaded the next need not load anew, which took a tenth of the time of all.
+        // Without isolation the next file reuses what one has loaded, which saves a tenth of the time.
         { extends: true, test: { name: 'together', include: together, isolate: false } },
         { extends: true, test: { name: 'apart', include: apart } },
       ],
