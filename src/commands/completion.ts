@@ -24,15 +24,13 @@ function rowsOf(command: Command, before = '^'): string[][] {
   const help = command.createHelp();
   const commands = help.visibleCommands(command);
   const at = before + (commands.length > 0 ? '(;-[^;]*)*' : '(;.*)?');
-  const options = help.visibleOptions(command).flatMap(({ short, long, flags, description, argChoices }) => {
+  const options = help.visibleOptions(command).flatMap(({ long = '', flags, description, argChoices }) => {
     const [, value] = /[<[](.+)[>\]]/.exec(flags) ?? [];
     const values = value === undefined ? [] : (argChoices ?? [filesOf(value)]);
-    return [short ?? [], long ?? []]
-      .flat()
-      .flatMap((name) => [
-        [`${at};-[^;=]*$`, name, description],
-        ...values.map((each) => [`${at};${name}(;=;|[;=])[^;]*$`, each]),
-      ]);
+    return [
+      [`${at};-[^;=]*$`, long, description],
+      ...values.map((each) => [`${at};${long}(;=;|[;=])[^;]*$`, each]),
+    ];
   });
   const words = command.registeredArguments
     .slice(0, 1)
@@ -67,14 +65,13 @@ const SHELLS = {
 }
 complete -F _promptmill promptmill
 `,
-  zsh: (lookUp: string) => `#compdef promptmill
-_promptmill() {
+  zsh: (lookUp: string) => `_promptmill() {
   local -a rows=(\${(f)"$(${lookUp} "\${(@)words[2,CURRENT]}")"})
   compset -P '--*='
   rows=(\${\${rows/$'\\t'/:}%:})
   if [[ $rows[1] == '*'* ]]; then _files -g $rows[1]; else _describe value rows; fi
 }
-if [[ $funcstack[1] == _promptmill ]]; then _promptmill "$@"; else compdef _promptmill promptmill; fi
+compdef _promptmill promptmill
 `,
   fish: (lookUp: string) => `function _promptmill
   set -l word (commandline -ct)
