@@ -24,18 +24,18 @@ const undici = {
   },
 };
 
-// What the sources load by `core/load-package.ts`. It asks for a file, so that these need not be installed.
+// What the sources load with `core/load-package.ts`: in the bundle that reads a file, so that users need not install these.
 const LATE = [
-  ...['cl100k_base', 'o200k_base', 'p50k_base'].map((encoding) => `gpt-tokenizer/encoding/${encoding}`),
-  ...[
-    'ajv',
-    'ajv/dist/2020.js',
-    'cron-parser',
-    'hdr-histogram-js',
-    'iconv-lite',
-    'jsonrepair',
-    'pino-pretty',
-  ],
+  'gpt-tokenizer/encoding/cl100k_base',
+  'gpt-tokenizer/encoding/o200k_base',
+  'gpt-tokenizer/encoding/p50k_base',
+  'ajv',
+  'ajv/dist/2020.js',
+  'cron-parser',
+  'hdr-histogram-js',
+  'iconv-lite',
+  'jsonrepair',
+  'pino-pretty',
 ];
 const late = {
   name: 'late',
@@ -52,7 +52,7 @@ const late = {
     }));
   },
 };
-// The loader of WebAssembly in hdr-histogram-js, which nothing here asks for, comes without the text of its licence.
+// hdr-histogram-js brings a loader of WebAssembly, which is never used here. It has no text of its licence, so it is left out.
 const unused = {
   name: 'unused',
   setup({ onResolve, onLoad }) {
@@ -60,7 +60,7 @@ const unused = {
     onLoad({ filter: /^/, namespace: 'unused' }, () => ({ contents: '' }));
   },
 };
-// What fastify logs to without a logger comes without the text of its licence: the same, in a line.
+// fastify's logger that logs nothing has no text of its licence, so these few lines replace it.
 const SILENT = `
   const nothing = () => {};
   module.exports = { fatal: nothing, error: nothing, warn: nothing, info: nothing, debug: nothing, trace: nothing };
@@ -128,7 +128,7 @@ const page = await build({
 cpSync('src/ops/web/assets', 'dist/ops/web/assets', { recursive: true });
 cpSync('dist/render/assets/style.css', 'dist/ops/web/assets/style.css');
 
-// Their licences ask that they go with every copy. A package without a file for it has the text at the end of its README.
+// The licences of the bundled packages must go with every copy. A package without a file for its licence has it in its README.
 const inputs = { ...metafile.inputs, ...packages.metafile.inputs, ...page.metafile.inputs };
 const folders = Object.keys(inputs).flatMap(
   (path) => /^.*node_modules\/(@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? [],
@@ -142,7 +142,7 @@ const licences = [...new Set(folders)].sort().map((folder) => {
 });
 writeFileSync('dist/bundle/licences.txt', licences.join('\n\n'));
 
-// `npm pack` takes bullmq, with what it brings, into the package (`bundleDependencies`), but for this, which nothing needs: it has an
-// install script, by which pnpm ends with an error and npm 11 warns.
+// `npm pack` puts bullmq and its dependencies into the package (`bundleDependencies`). This one is optional, and its install script
+// makes pnpm fail and npm 11 warn.
 for (const name of ['msgpackr-extract', '@msgpackr-extract'])
   rmSync(join('node_modules', name), { recursive: true, force: true });
