@@ -14,7 +14,7 @@ import { runBeat, workerBeat } from '../ops/web/beats.js';
 import { chromiumPath, startChromium } from '../ops/web/chromium.js';
 import { AUTHORIZATION, LOGIN } from '../ops/web/dashboard.js';
 import { Workplace } from '../support/promptmill.js';
-import { describeOn } from '../support/stores.js';
+import { describeEachStore } from '../support/stores.js';
 
 const LONG = 3_600_000;
 const log = pino({ level: 'silent' });
@@ -26,7 +26,7 @@ function lasting(summary: Record<string, unknown>): Record<string, unknown> {
   return rest;
 }
 
-describeOn('redis', 'odd beats', (under, kind) => {
+describeEachStore('odd beats', (under, kind) => {
   const work = new Workplace();
   let store: Store;
   let keyValue: KeyValue;
