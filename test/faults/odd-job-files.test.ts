@@ -4,7 +4,6 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ask, basic } from '../ops/web/dashboard.js';
 import { Workplace } from '../support/promptmill.js';
 import { Serve } from '../support/serve.js';
-import { describeOn } from '../support/stores.js';
 
 const SCHEDULE = { cron: '* * * * * *', timezone: 'UTC' };
 const laughs = (): string => {
@@ -65,7 +64,7 @@ describe('promptmill run', () => {
   );
 });
 
-describeOn('embedded', 'promptmill serve', (under) => {
+describe('promptmill serve on embedded', () => {
   const work = new Workplace();
   afterAll(() => work.remove());
 
@@ -83,7 +82,6 @@ describeOn('embedded', 'promptmill serve', (under) => {
       PROMPTMILL_DASHBOARD_PASSWORD: password,
       PROMPTMILL_BASE_URL: 'http://127.0.0.1:9',
       PROMPTMILL_API_KEY: 'none',
-      ...(under().server && { PROMPTMILL_QUEUE: under().target }),
     };
     const serve = new Serve(work.start(['serve', '--port', '0'], env));
     const authorization = basic('promptmill', password);

@@ -32,19 +32,18 @@ describeOn('redis', 'any text', (store) => {
   it(
     'fault 8: any text reaches the service well-formed, and store and output unchanged',
     async ({ task }) => {
-      const output = `texts-${store().kind}.jsonl`;
       const rows = TEXTS.map((text) => JSON.stringify({ text }));
       const input = work.write('texts.jsonl', `${rows.join('\n')}\n`);
       const job = work.job({
         input: { path: input },
         prompt: '{{ text }}',
-        output: { path: output },
+        output: { path: 'texts.out.jsonl' },
       });
       const { code, stderr } = await run(job, store().env);
       expect(code, stderr).toBe(0);
       const sent = TEXTS.map((text) => text.toWellFormed());
       expect(service.requests.map(({ prompt }) => prompt).sort()).toEqual(sent.sort());
-      const records = lines(output);
+      const records = lines('texts.out.jsonl');
       expect(records.map((record) => record.input.text)).toEqual(TEXTS);
       expect(records.map((record) => record.text)).toEqual(TEXTS.map((text) => ` of ${text}`));
       task.meta.fault = { rows: TEXTS.length, calls: service.requests.length };

@@ -5,13 +5,13 @@ import { queueName } from '../../src/queue/names.js';
 import { serviceOn } from '../support/operations.js';
 import { Workplace } from '../support/promptmill.js';
 import { type Script, type ScriptedService, startScriptedService } from '../support/scripted-service.js';
-import { describeEachStore } from '../support/stores.js';
+import { describeOn } from '../support/stores.js';
 import './figures.js';
 
 const ROWS = 200;
 const HINT_MS = 5_000;
 
-describeEachStore('two processes of one deployment', (store) => {
+describeOn('redis', 'two processes of one deployment', (store) => {
   const work = new Workplace();
   let service: ScriptedService;
   let script: Script = () => ({});
@@ -39,8 +39,7 @@ describeEachStore('two processes of one deployment', (store) => {
       .poll(() => queue.getRateLimitTtl(1_000_000_000), { timeout: 60_000, interval: 20 })
       .toBeGreaterThan(0);
 
-  it('fault 17: both wait when one of them is refused', async ({ task, skip }) => {
-    if (store().kind === 'embedded') skip('a directory belongs to one process');
+  it('fault 17: both wait when one of them is refused', async ({ task }) => {
     const queue = await openQueue();
     // Their keys tell the processes apart: each takes chunks of both runs.
     const arrivals = { 'first-key-for-tests': [] as number[], 'second-key-for-tests': [] as number[] };
@@ -80,7 +79,7 @@ describeEachStore('two processes of one deployment', (store) => {
         {
           service: serviceOn(store()),
           input: { path: 'rows.csv' },
-          output: { path: `${key}-${store().kind}.csv` },
+          output: { path: `${key}.csv` },
           limits: { concurrency: 1, chunk_size: 20 },
         },
         `${key}.yaml`,

@@ -4,13 +4,13 @@ import { serviceOn } from '../support/operations.js';
 import { Workplace } from '../support/promptmill.js';
 import { type ScriptedService, startScriptedService } from '../support/scripted-service.js';
 import { freePort } from '../support/servers.js';
-import { describeOn, type StoreUnderTest } from '../support/stores.js';
+import { describeOn } from '../support/stores.js';
 import './figures.js';
 
 const ROWS = 600;
 const CONCURRENCY = 10;
-/** How long nothing listens, in seconds: the whole minute on Redis, and long enough for some probes on the embedded store. */
-const SECONDS = { redis: 60, embedded: 12 };
+/** How long nothing listens: long enough for some probes. */
+const DOWN_MS = 12_000;
 
 describeOn('embedded', 'a service that is down', (store) => {
   let work: Workplace;
@@ -24,16 +24,11 @@ describeOn('embedded', 'a service that is down', (store) => {
     work.remove();
   });
 
-  const env = (url: string, { target, stateDir }: StoreUnderTest): Record<string, string> => ({
-    PROMPTMILL_BASE_URL: url,
-    PROMPTMILL_QUEUE: target,
-    PROMPTMILL_STATE_DIR: stateDir,
-  });
+  const env = (url: string): Record<string, string> => ({ PROMPTMILL_BASE_URL: url, ...store().env });
 
   it('fault 20: and refuses connections is waited for; no row fails, and few calls probe it', async ({
     task,
   }) => {
-    const { kind } = store();
     let isDown = (): void => {};
     const down = new Promise<void>((resolve) => {
       isDown = resolve;
@@ -49,11 +44,11 @@ describeOn('embedded', 'a service that is down', (store) => {
       output: { path: 'out.csv' },
       limits: { concurrency: CONCURRENCY, attempts: 2 },
     });
-    const running = work.start(['run', job], env(before.url, store()));
+    const running = work.start(['run', job], env(before.url));
     await down;
     await before.close();
     // The outage itself.
-    await sleep(SECONDS[kind] * 1000);
+    await sleep(DOWN_MS);
     const after = await startScriptedService(() => ({}), undefined, Number(new URL(before.url).port));
     services.push(after);
     const { code, stderr } = await running.ended;
@@ -85,7 +80,7 @@ describeOn('embedded', 'a service that is down', (store) => {
       output: { path: 'out.csv' },
       limits: { concurrency: CONCURRENCY, give_up_after: '8s' },
     });
-    const { code, stderr } = await work.call(['run', job], env(service.url, store()));
+    const { code, stderr } = await work.call(['run', job], env(service.url));
     await service.close();
     expect(code, stderr).toBe(3);
     expect(stderr.replace(/\s+/g, ' ')).toContain(
@@ -95,7 +90,7 @@ describeOn('embedded', 'a service that is down', (store) => {
 
     const mended = await startScriptedService(() => ({}));
     services.push(mended);
-    const finished = await work.call(['run', job], env(mended.url, store()));
+    const finished = await work.call(['run', job], env(mended.url));
     expect(finished.code, finished.stderr).toBe(0);
     expect(mended.requests.length).toBe(150);
   });
