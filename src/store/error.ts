@@ -123,9 +123,7 @@ function meaningOf(error: Error): Meaning | null {
   return OF_REDIS.get(WORD.exec(error.message)?.[1] ?? '') ?? null;
 }
 
-/**
- * Leaves out the cause on purpose: ioredis attaches the refused command, and with AUTH that is a password.
- */
+/** Leaves out the cause on purpose: ioredis attaches the refused command, and with AUTH that is a password. */
 export function openingErrorOf(error: unknown, shown: string): UsageError {
   if (error instanceof UsageError) return error;
   const known = storeErrorOf(error);

@@ -17,10 +17,10 @@ export interface Listed {
 }
 
 /**
- * Small texts by name, in the store of the queue: on Redis, or for the embedded store, which only one process can
- * open, in files of the state directory. One conformance suite covers both. A text that
- * is not written again within its time to live expires, which loses no row and no outcome. The place of the
- * texts is named `board` everywhere.
+ * Small texts by name, in the store of the queue: on Redis, or for the embedded store, which only one process
+ * can open, in files of the state directory. One conformance suite covers both. A text that is not written again
+ * within its time to live expires, which loses no row and no outcome. The place of the texts is named `board`
+ * everywhere.
  */
 export interface KeyValue {
   get(folder: Folder, name: string): Promise<Cell>;

@@ -34,7 +34,6 @@ vi.mock('../../src/resume/output-lock.js', () => ({
 
 const ROWS = 10;
 const CONCURRENCY = 4;
-const AGAIN = 1;
 /** As the tokenizer of the model counts `row 1`. */
 const TOKENS = { prompt_tokens: 3, completion_tokens: 1 };
 const EACH = TOKENS.prompt_tokens + TOKENS.completion_tokens;
@@ -80,9 +79,8 @@ class Mortals {
     return await this.folder.lives(crash, () => this.#machine.run(job, null, options));
   }
 
-  /** The output has its name, and nothing is left to do. */
   get isFinished(): boolean {
-    return this.folder.has('out.jsonl') && !this.folder.has('out.jsonl.run.json');
+    return this.folder.isFinished('out.jsonl');
   }
 
   get summary(): StoredSummary {
@@ -234,7 +232,7 @@ describe('a whole run that dies at any of its steps', () => {
       input: { path: input },
       output: { path },
       limits,
-      answer: { labels: ['yes', 'no'], on_invalid: { ask_again: AGAIN, prompt: 'again {{ prompt }}' } },
+      answer: { labels: ['yes', 'no'], on_invalid: { ask_again: 1, prompt: 'again {{ prompt }}' } },
     });
     await dyingAtEachStep(mortals, job, (ended) => {
       expectWhole(ended, () => ' yes');

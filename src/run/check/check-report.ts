@@ -74,7 +74,7 @@ export interface CheckReport {
   };
   /** Of the output: cells of CSV, parts of JSONL. */
   readonly columns: readonly string[];
-  /** Of 1,000 tokens. `null`: none, or the endpoints have different ones, which are there. */
+  /** Of 1,000 tokens; `null` without prices, and where the endpoints have their own. */
   readonly prices: Settings['prices'];
   /** `null` without prices. */
   readonly cost: Range | null;
