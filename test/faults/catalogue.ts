@@ -108,7 +108,7 @@ export const FAULTS: readonly Fault[] = [
   { number: 79, title: '429s at random' },
   { number: 80, title: 'one refusal among many answers' },
   // Stores and processes
-  { number: 81, title: 'a store that refuses, lies or lost its tables' },
+  { number: 81, title: 'a store that refuses or lies' },
   { number: 82, title: 'SIGTERM with the store away' },
   { number: 83, title: 'a job file that cannot be read' },
   { number: 84, title: 'resource limits, an exception that nobody caught' },
