@@ -91,7 +91,7 @@ class LookTimer {
   async wait(known: number): Promise<void> {
     const { window, ledger, drained } = this.parts;
     const isAll = (): boolean =>
-      drained.aborted || (this.#isNews && window.isStill && known + this.#settled >= window.sent);
+      this.#isNews && (drained.aborted || (window.isStill && known + this.#settled >= window.sent));
     await this.#until(isAll, LOOK_MS);
     if (!ledger.isShared) await this.#until(() => this.#isNews || drained.aborted, IDLE_MS - LOOK_MS);
     this.#settled = 0;

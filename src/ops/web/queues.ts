@@ -16,7 +16,8 @@ const TEXT_LENGTH = 200;
 interface SeenQueue {
   readonly name: string;
   readonly depth: Awaited<ReturnType<QueueView['depth']>>;
-  readonly failed: readonly FailedEntry[];
+  /** Null when they cannot be read. */
+  readonly failed: readonly FailedEntry[] | null;
 }
 
 /** Looks at the queues once for all viewers. */
@@ -30,9 +31,12 @@ export class QueueWatch {
   /** What was seen last, null before the first look. Nobody waits for a later one: the store may be away. */
   async latest(): Promise<readonly SeenQueue[] | null> {
     if (performance.now() - this.#seenAt > FRESH_MS)
-      this.#looking ??= this.#look().finally(() => {
-        this.#looking = null;
-      });
+      this.#looking ??= this.#look()
+        // The next one tries again.
+        .catch(() => {})
+        .finally(() => {
+          this.#looking = null;
+        });
     if (this.#seen === null && this.#looking !== null) await within(FIRST_MS, this.#looking).catch(() => {});
     return this.#seen;
   }
@@ -48,7 +52,7 @@ export class QueueWatch {
 async function seenIn(view: QueueView): Promise<SeenQueue> {
   const depth = await view.depth();
   // Somebody else's entries may be unreadable; their number is known all the same.
-  return { name: view.name, depth, failed: depth.failed === 0 ? [] : await view.failed().catch(() => []) };
+  return { name: view.name, depth, failed: depth.failed === 0 ? [] : await view.failed().catch(() => null) };
 }
 
 /** @param seen null before the first look */
@@ -56,11 +60,19 @@ export function queueSections(seen: readonly SeenQueue[] | null): readonly Secti
   if (seen === null) return [];
   if (seen.length === 0) return withoutQueues('No run has a queue there yet.');
   const failed = failedTable(seen);
+  const unreadable = seen.filter((queue) => queue.failed === null).map(({ name }) => name);
+  const shownFailed = [
+    ...(failed.rows.length === 0 ? [] : [failed]),
+    ...(unreadable.length === 0 ? [] : [text(unreadableText(unreadable), { style: 'muted' })]),
+  ];
   return [
     section('queues', 'Queues', [depthTable(seen)]),
-    ...(failed.rows.length === 0 ? [] : [section('failed', 'Failed entries', [failed])]),
+    ...(shownFailed.length === 0 ? [] : [section('failed', 'Failed entries', shownFailed)]),
   ];
 }
+
+const unreadableText = (names: readonly string[]): string =>
+  `The failed entries of ${names.join(', ')} cannot be read: one of them is damaged, or not of Promptmill.`;
 
 function withoutQueues(why: string): readonly Section[] {
   return [section('queues', 'Queues', [text(why, { style: 'muted' })])];
@@ -93,7 +105,7 @@ const failedTable = (seen: readonly SeenQueue[]): Table => ({
     { name: 'Reason', isLong: true },
   ],
   rows: seen.flatMap(({ name, failed }) =>
-    failed.map(({ id, rows, at, reason }) => ({
+    (failed ?? []).map(({ id, rows, at, reason }) => ({
       cells: [
         name,
         shown(id),

@@ -147,3 +147,23 @@ it('a store that does not answer keeps nobody from the rest of the page', async 
   expect(queueSections(await watch.latest())).toEqual([]);
   expect(asked).toBe(1);
 });
+
+it('failed entries that cannot be read are counted, and the page says so', async () => {
+  const depth = async () => ({ active: 0, prioritized: 0, waiting: 0, delayed: 0, failed: 3 });
+  const view = { name: QUEUE, depth, failed: () => Promise.reject(new Error('no hash')) };
+  const watch = new QueueWatch(async () => [view]);
+  const [queues, failed] = queueSections(await watch.latest());
+  expect(queues).toMatchObject({ blocks: [{ rows: [{ cells: [QUEUE, '0', '0', '0', '3'] }] }] });
+  expect(failed).toMatchObject({ blocks: [{ text: expect.stringContaining(`${QUEUE} cannot be read`) }] });
+});
+
+it('a look that fails ends nothing, and the next one tries again', async () => {
+  let asked = 0;
+  const watch = new QueueWatch(async () => {
+    asked++;
+    if (asked === 1) throw new Error('the store is being closed');
+    return [];
+  });
+  expect(await watch.latest()).toBeNull();
+  expect(await watch.latest()).toEqual([]);
+});
