@@ -170,6 +170,9 @@ describeEachStore('odd beats', (under, kind) => {
           .map((run) => keyValue.put('run', run, JSON.stringify(runBeat({ run, ...padding })), LONG)),
       );
     }
+    // Of two texts of one millisecond neither is the newest.
+    const { now } = await keyValue.get('run', SOUND);
+    await expect.poll(async () => (await keyValue.get('run', SOUND)).now).toBeGreaterThan(now);
     await keyValue.put('run', SOUND, JSON.stringify(runBeat()), LONG);
     const { code, stdout, stderr } = await work.call(['status'], env());
     expect(code, stderr).toBe(0);

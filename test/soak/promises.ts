@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline';
 import { type Counters, NO_CALLS } from '../../src/core/counters.js';
 import type { Stats } from '../../src/emulator/stats.js';
 import { outputFiles } from '../../src/resume/output-files.js';
-import { leftOnMachine, leftInStore } from './left.js';
+import { leftInStore, leftOnMachine } from './left.js';
 import { OUTPUT, REFERENCE, type Stage } from './stage.js';
 
 /** One promise of docs/guarantees.md, and whether it was kept. */
@@ -178,7 +178,7 @@ function repeats(stage: Stage, told: Told): Promised {
   const broken: string[] = [];
   if (told.calls.repeated < least) broken.push(`the service saw ${least}`);
   if (told.calls.repeated > lost + stage.unknown) {
-    broken.push(`at most ${lost} broken calls and ${stage.unknown} of killed processes`);
+    broken.push(`at most ${lost} broken calls and ${stage.unknown} that were under way at an end`);
   }
   const seen = `${told.calls.repeated} told, ${least} seen, at most ${lost + stage.unknown}`;
   return promise('repeats are counted, and bounded', broken, seen);

@@ -67,7 +67,10 @@ export class Stage {
   readonly workers: readonly Part[];
   /** Ends of processes that nobody caused. */
   readonly oddEnds: string[] = [];
-  /** Calls whose end nobody knows, at most, because the process that made them was killed. */
+  /**
+   * Calls, at most, that are made again although they may have been answered: those of a killed caller, and those that
+   * workers have reserved when another producer begins, which adds their rows again.
+   */
   unknown = 0;
   /** Every row is written, and the output has its name. */
   isFinished = false;
@@ -138,7 +141,7 @@ export class Stage {
     return this.workers.length > 0 ? this.workers : [this.producer];
   }
 
-  /** Calls that a killed caller leaves unknown, at most. */
+  /** Of one caller. */
   get unknownOfOne(): number {
     return unknownAfter(CONCURRENCY);
   }
@@ -156,6 +159,7 @@ export class Stage {
       part.running = null;
       this.#judge(part, ended);
       if (part.role === 'producer' && ended.code === 0) this.isFinished = true;
+      if (part.role === 'producer') this.unknown += this.workers.length * this.unknownOfOne;
       await part.pause;
     }
   }
