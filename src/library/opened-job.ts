@@ -30,8 +30,9 @@ function checkDeployment(field: string, endpoint: EndpointSpec): void {
   if (problem !== null) throw new UsageError('conversation_model', `${field}: ${problem}`);
 }
 
-/** Calls left to other processes must be reachable for them. */
+/** The queue must be of a kind that there is, and calls left to other processes must be reachable for them. */
 function assertReachable({ work, emulated, queue }: Settings): void {
+  const isForOthers = isShared(queue);
   if (work) return;
   if (emulated) {
     throw new UsageError(
@@ -40,7 +41,7 @@ function assertReachable({ work, emulated, queue }: Settings): void {
       'Leave out one of the two, or run `promptmill emulate` and point this command and `promptmill work` at it.',
     );
   }
-  if (isShared(queue)) return;
+  if (isForOthers) return;
   throw new UsageError(
     'queue_not_shared',
     '--no-work leaves the calls to other processes, and only this one can open the embedded queue',

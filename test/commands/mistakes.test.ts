@@ -45,7 +45,11 @@ const MISTAKES: readonly Mistake[] = [
     advises: 'promptmill init reviews.csv',
   },
   ...[
-    { typed: [...run, '--queue', 'postgresql://mill:typed-secret@db/mill'], env: {} },
+    // Before the input is read, which is not there.
+    {
+      typed: [...run, '--queue', 'postgresql://mill:typed-secret@db/mill', '--input', 'gone.csv'],
+      env: {},
+    },
     { typed: run, env: { PROMPTMILL_QUEUE: 'postgres://mill:typed-secret@db/mill' } },
     { typed: ['work'], env: { PROMPTMILL_QUEUE: 'postgres://mill:typed-secret@db/mill' } },
     { typed: ['status'], env: { PROMPTMILL_QUEUE: 'postgres://mill:typed-secret@db/mill' } },

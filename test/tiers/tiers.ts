@@ -35,6 +35,8 @@ export function tierConfig(tier: Tier, { maxWorkers, timeoutMs, first = [], says
     /\bvi\.mock\(|\b(?:memory|cpu)Usage\(/.test(readFileSync(path, 'utf8')),
   );
   const together = files.filter((path) => !apart.includes(path));
+  const gone = first.filter((name) => !files.includes(join('test', `${name}.test.ts`)));
+  if (gone.length > 0) throw new Error(`no test of the tier ${tier} is named ${gone.join(', ')}`);
 
   class LongestFirst extends BaseSequencer {
     override async sort(specifications: TestSpecification[]): Promise<TestSpecification[]> {
